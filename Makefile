@@ -19,6 +19,7 @@ FUZZTIME ?= 10m
 
 # Kubernetes for tests. kube-controller-manager is replaced by a small program of ours, which compiles in a fraction of the time.
 KUBE_PROGRAMS := $(addprefix $(TOOLS)/kube/,kube-apiserver kube-scheduler kubelet kwok controllers)
+KUBE_136      := $(TOOLS)/kube136/kube-apiserver
 # The container runtime of the real kubelet. Debian's containerd 1.6 runs pods too, but has no CDI, which DRA needs.
 CONTAINERD_PROGRAMS := $(addprefix $(TOOLS)/kube/,containerd containerd-shim-runc-v2 ctr)
 KUBE_VERSION  := $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2 }' tools/k8s/go.mod)
@@ -38,11 +39,11 @@ export ARES_TEST_KUBE_SCHEDULER := $(CURDIR)/bin/ares-kube-scheduler
 # depends on fsync; on a slow disk, etcd would miss its deadlines and tests would fail for that alone.
 DISK   := $(or $(TMPDIR),/tmp)
 MEMORY := $(shell test -w /dev/shm && test $$(df --output=avail --block-size=1G /dev/shm | tail -1) -ge 6 && echo /dev/shm || echo $(DISK))
-test test-kube bench-kube race robustness robustness-short failover bench-tiny mutations: export TMPDIR := $(MEMORY)
+test test-kube test-kube-136 bench-kube race robustness robustness-short failover bench-tiny mutations: export TMPDIR := $(MEMORY)
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/ares, static, with the job supervisor inside; scheduler, worker and gpu-cli are links to it
@@ -178,6 +179,13 @@ test-kube: kube-scheduler kube-tools $(ARES_TEST_ETCD) ## The tests against a re
 	@tools/needs ip runc cni-bridge
 	cd kube/plugin && CGO_ENABLED=0 go vet -trimpath -p $(P) ./... && $(KUBETEST) ./...
 
+# The API server is of the lowest version that the scheduler supports. The controllers, KWOK and the scheduler stay as they are.
+# PodGroups of Kubernetes itself are skipped: 1.36 has another version of them.
+.PHONY: test-kube-136
+test-kube-136: kube-scheduler kube-tools $(KUBE_136) $(ARES_TEST_ETCD) ## The end-to-end tests of the scheduler with the API server of Kubernetes 1.36; the first run compiles it
+	for program in $(TOOLS)/kube/*; do [[ $$program == */kube-apiserver ]] || ln -sfn $$program $(dir $(KUBE_136)); done
+	cd kube/plugin && ARES_TEST_KUBE_BIN=$(dir $(KUBE_136)) $(KUBETEST) -skip '^(TestPodGroup|TestPodGroupGrows|TestMixedPodGroup)$$' $(MODULE)/kube/plugin/e2e
+
 .PHONY: failpoints
 failpoints: ## Build .bin/failpoints/ares, which fails where and when a test wants it to
 	go run ./test/chaos/failpoints -o $(TOOLS)/failpoints/ares
@@ -293,3 +301,9 @@ $(CONTAINERD_PROGRAMS) &: tools/containerd/go.mod tools/containerd/go.sum
 $(TOOLS)/kube/workloads: tools/workloads/go.mod tools/workloads/go.sum $(wildcard tools/workloads/*.go)
 	mkdir -p $(TOOLS)/kube
 	cd tools/workloads && CGO_ENABLED=0 go build -p $(P) -trimpath -ldflags '-s -w' -o $@ .
+
+$(KUBE_136): tools/k8s136/go.mod tools/k8s136/go.sum
+	mkdir -p $(dir $@)
+	cd tools/k8s136 && CGO_ENABLED=0 go build -p $(P) -trimpath \
+		-ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$$(awk '$$1 == "k8s.io/kubernetes" { print $$2 }' go.mod)" -o $(dir $@) tool
+	touch $@

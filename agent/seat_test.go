@@ -226,7 +226,7 @@ func TestASeatIsReleasedAfterVerifiedDeath(t *testing.T) {
 	orphan := pidIn(t, file)
 	eventually(t, "its start", func() bool { return h.says("seat started") })
 	h.stop()
-	b, err := os.ReadFile(filepath.Join(h.dir, "seats", "seats", "job-x.100.0", "pid"))
+	b, err := os.ReadFile(filepath.Join(h.dir, "seats", "seats", "job-x.100.0", "lock"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,7 +42,32 @@ func readStoreIdentity(dir string) storeIdentity {
 }
 
 func (l *storeIdentity) write(dir string) error {
-	return writeAtomically(storeIdentityPath(dir), fmt.Sprintln(l.store, cmp.Or(l.restore, "-"), l.since, l.highest))
+	return writeAtomically(storeIdentityPath(dir), l.text())
+}
+
+// storeIdentitySize is the length of the file, which ends with blanks.
+const storeIdentitySize = 512
+
+func (l *storeIdentity) text() string {
+	return fmt.Sprintf("%-*s\n", storeIdentitySize-1, fmt.Sprint(l.store, " ", cmp.Or(l.restore, "-"), " ", l.since, " ", l.highest))
+}
+
+// The method `overwrite` stores a new fence in the existing file. A node that runs short jobs does this many times a second, and a new file
+// each time would cost much more. A process that is killed leaves the old line or the new one, because it is written by one system call.
+func (l *storeIdentity) overwrite(dir string) error {
+	f, err := os.OpenFile(storeIdentityPath(dir), os.O_WRONLY, 0)
+	if err != nil {
+		return l.write(dir)
+	}
+	st, err := f.Stat()
+	text := l.text()
+	if err == nil && (st.Size() != storeIdentitySize || len(text) != storeIdentitySize) { // an earlier version wrote it
+		return errors.Join(f.Close(), l.write(dir))
+	}
+	if err == nil {
+		_, err = f.WriteAt([]byte(text), 0)
+	}
+	return errors.Join(err, f.Close())
 }
 
 // openSessionRequest returns the agent's request to open a session.
@@ -100,7 +126,7 @@ func (a *Agent) noteFences() {
 		return
 	}
 	a.store.highest = highest
-	if err := a.store.write(a.cfg.Dir); err != nil {
+	if err := a.store.overwrite(a.cfg.Dir); err != nil {
 		a.log.Warn("note a fence", "error", err) // tried again with the next fence
 	}
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"log/slog"
+	"os"
 	"testing"
 
 	"github.com/ares-scheduler/ares/agent/run"
@@ -72,4 +73,33 @@ func TestTheHighestFenceIsKept(t *testing.T) {
 	if req := next.openSessionRequest(); req.GetHighestFence() != 7 || req.GetStoreId() != "one" || req.GetWallClock() == nil {
 		t.Errorf("it tells %v", req)
 	}
+}
+
+func TestOverwrittenFence(t *testing.T) {
+	dir := t.TempDir()
+	l := storeIdentity{store: "store-1", since: 3, highest: 9}
+	check := func(what string) {
+		t.Helper()
+		if err := l.overwrite(dir); err != nil {
+			t.Fatal(what, ": ", err)
+		}
+		if got := readStoreIdentity(dir); got != l {
+			t.Errorf("%s: %+v, want %+v", what, got, l)
+		}
+	}
+	check("no file")
+	before, err := os.Stat(storeIdentityPath(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l.highest = range []int64{10, 1 << 62, 11} {
+		check("a file")
+	}
+	if after, err := os.Stat(storeIdentityPath(dir)); err != nil || !os.SameFile(before, after) {
+		t.Errorf("the file is another one: %v", err)
+	}
+	if err := os.WriteFile(storeIdentityPath(dir), []byte("store-1 - 3 9\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("a file of an earlier version")
 }

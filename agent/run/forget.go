@@ -23,6 +23,7 @@ func (r *Runner) Forget(key Key) error {
 	}
 	from, to := seatsDir+"/"+key.String(), logsDir+"/"+key.String()
 	order, known := r.ended.take(key)
+	isVerified := known
 	if !known {
 		if _, err := r.root.Lstat(from); errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -50,7 +51,7 @@ func (r *Runner) Forget(key Key) error {
 	if known {
 		r.removeIPC(&order)
 	}
-	return r.keepLog(to)
+	return r.keepLog(to, isVerified && order.Contained())
 }
 
 // endedSeats are the orders of the seats whose end Wait has verified, until they are forgotten. Forget need not verify it again.
@@ -137,8 +138,9 @@ func (l *keptLogs) add(k kept) {
 }
 
 // keepLog strips the directory of a seat that was just forgotten, adds its log to the stored ones, and deletes the oldest logs beyond the
-// limits. If anything cannot be removed, the next call tries again.
-func (r *Runner) keepLog(path string) error {
+// limits. If anything cannot be removed, the next call tries again. With `recycle`, no process of the seat is left that could have its files
+// open.
+func (r *Runner) keepLog(path string, recycle bool) error {
 	r.kept.mu.Lock()
 	scan := r.kept.rescan <= 0
 	r.kept.rescan--
@@ -146,7 +148,7 @@ func (r *Runner) keepLog(path string) error {
 	if scan {
 		return r.tidyLogs()
 	}
-	k, err := r.strip(path)
+	k, err := r.strip(path, recycle)
 	r.kept.mu.Lock()
 	defer r.kept.mu.Unlock()
 	if k.files > 0 {
@@ -171,7 +173,7 @@ func (r *Runner) tidyLogs() error {
 	}
 	var errs []error
 	for _, e := range entries {
-		k, err := r.strip(logsDir + "/" + e.Name())
+		k, err := r.strip(logsDir+"/"+e.Name(), false)
 		errs = append(errs, err)
 		if k.files > 0 {
 			r.kept.all = append(r.kept.all, k)
@@ -199,7 +201,7 @@ func (r *Runner) dropOldLogs() error {
 
 // The method `strip` removes everything except logs and their indexes from a directory. If no logs are left, the method removes
 // the directory too. An entry that cannot be removed does not keep the others.
-func (r *Runner) strip(path string) (kept, error) {
+func (r *Runner) strip(path string, recycle bool) (kept, error) {
 	k := kept{path: path}
 	dir, err := r.root.OpenRoot(path)
 	if errors.Is(err, fs.ErrNotExist) { // another Forget removed it
@@ -222,6 +224,9 @@ func (r *Runner) strip(path string) (kept, error) {
 				k.since = max(k.since, st.ModTime().UnixNano())
 				continue
 			}
+		}
+		if recycle && slices.Contains(recycled, e.Name()) && r.recycler.put(dir, filepath.Join(r.dir, path), e.Name()) {
+			continue
 		}
 		// A file is removed at once, because the spec file holds the job's environment with its secrets, and so is an empty directory. What
 		// the job put into a directory is only moved to the trash.

@@ -230,6 +230,9 @@ func (p *Proc) waitGone(ctx context.Context) (stuck bool, err error) {
 // processes later.
 func (p *Proc) killJob() {
 	order, _ := p.r.whereabouts(p.order.Key)
+	if p.r.owners.hasLeft(&order) {
+		return // another caller of Wait has seen the end of the job
+	}
 	// From now on the supervisor only has to report the end, and the job is no reason for it to be late.
 	_ = order.Uncharge()
 	if order.Contained() {

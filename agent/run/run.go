@@ -77,6 +77,7 @@ const (
 	seatsDir = "seats" // names are <job>.<fence>.<rank>; see package seat
 	logsDir  = "logs"  // the same names; after Forget only logs are left
 	trashDir = "trash" // directories of jobs that are being deleted; see package trash
+	emptyDir = "empty" // empty files for new seats; see the type `recycler`
 	idFile   = "id"    // names this runner's cgroup over restarts
 )
 
@@ -105,6 +106,7 @@ type Runner struct {
 	spares     spares      // supervisors that wait for their next seat
 	owners     slotOwners  // the seats that are in a slot
 	ended      endedSeats  // seats that Wait has returned
+	recycler   recycler    // empty files for new seats
 }
 
 // Open prepares the directory `dir` as the state directory of seats. Open fails if the supervisor cannot be executed. If cgroups are the
@@ -152,6 +154,9 @@ func (r *Runner) prepare() error {
 	}
 	var err error
 	if r.id, err = r.readID(); err != nil {
+		return err
+	}
+	if err = r.recycler.open(filepath.Join(r.dir, emptyDir)); err != nil {
 		return err
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")

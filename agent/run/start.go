@@ -129,7 +129,11 @@ func (r *Runner) furnish(ctx context.Context, order seat.Order, again bool) (loc
 		return nil, err
 	}
 	defer dir.Close()
-	lock, err = dir.OpenFile(newLockFile, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	path := filepath.Join(r.dir, seatsDir, order.Key.String())
+	for _, name := range []string{newLockFile, seat.SpecFile, seat.ReserveFile} {
+		r.recycler.move(path + "/" + name)
+	}
+	lock, err = dir.OpenFile(newLockFile, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -112,6 +112,8 @@ func expectedValue(bad *pflag.InvalidValueError) string {
 		return "a smaller number"
 	case strings.HasPrefix(kind, "int"):
 		return "a whole number"
+	case strings.HasPrefix(kind, "uint"):
+		return "a whole number that is not negative"
 	case strings.HasPrefix(kind, "float"):
 		return "a number"
 	case kind == "bool":

@@ -204,8 +204,12 @@ func (s *supervisor) fork(path string, attr *syscall.ProcAttr) (pid int, machine
 	if machine = s.order.Charge(&s.process.charged); machine != nil {
 		return 0, machine, nil
 	}
+	groups := s.order.Groups
+	if attr.Sys.Ptrace { // the method `enter` moves the process, which costs half as much
+		groups = nil
+	}
 	joined := 0
-	for _, g := range s.order.Groups {
+	for _, g := range groups {
 		if machine = g.Join(); machine != nil {
 			break
 		}
@@ -214,7 +218,7 @@ func (s *supervisor) fork(path string, attr *syscall.ProcAttr) (pid int, machine
 	if machine == nil {
 		pid, err = syscall.ForkExec(path, s.order.Argv, attr)
 	}
-	for _, g := range s.order.Groups[:joined] {
+	for _, g := range groups[:joined] {
 		// If the supervisor cannot leave the cgroup, it continues and shares the limits of its job.
 		if g.Leave() != nil {
 			s.stuck.Store(true)
@@ -239,7 +243,7 @@ func watchMemory(group string) int {
 		return -1
 	}
 	line := strconv.Itoa(fd) + " " + strconv.Itoa(control)
-	if err := os.WriteFile(group+"/cgroup.event_control", []byte(line), 0); err != nil {
+	if err := seat.WriteFile(group+"/cgroup.event_control", []byte(line), 0, 0); err != nil {
 		_ = syscall.Close(fd)
 		return -1
 	}

@@ -145,7 +145,7 @@ func hidesClone3(o *seat.Order) bool { return o.Sandbox.Seccomp && !o.Sandbox.Us
 // errLate says that the lease ended while the program was being loaded.
 var errLate = errors.New("the lease was too old to start")
 
-// The method `enter` moves a process into the job's cgroup before it executes its first instruction. The process was forked with
+// The method `enter` moves a process into the job's cgroups before it executes its first instruction. The process was forked with
 // Ptrace, so exec has stopped it, and this thread is its tracer. If the method returns an error, the process is dead and reaped.
 func (s *supervisor) enter(pid int) error {
 	ws, err := waitFor(pid)
@@ -154,6 +154,11 @@ func (s *supervisor) enter(pid int) error {
 	}
 	if err == nil {
 		err = seat.WriteFile(string(s.jobGroup())+"/cgroup.procs", []byte(strconv.Itoa(pid)), 0, 0)
+	}
+	for _, g := range s.order.Groups {
+		if err == nil {
+			err = g.Take(pid)
+		}
 	}
 	// While the program was being loaded, the loop could not kill it through the cgroup.
 	if err == nil && s.late.Load() {

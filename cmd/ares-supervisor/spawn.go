@@ -152,7 +152,8 @@ func lookPath(name, dir string, env []string) (string, error) {
 		return "", errors.New(dir + " is not a directory")
 	}
 	if strings.Contains(name, "/") {
-		return name, executable(absolute(dir, name), name)
+		_, err := executable(absolute(dir, name), name)
+		return name, err
 	}
 	search := defaultPath
 	for _, v := range env {
@@ -166,11 +167,11 @@ func lookPath(name, dir string, env []string) (string, error) {
 			entry = "."
 		}
 		path := absolute(dir, entry+"/"+name)
-		err := executable(path, path)
+		found, err := executable(path, path)
 		if err == nil {
 			return path, nil
 		}
-		if _, serr := os.Stat(path); serr == nil && denied == nil {
+		if found && denied == nil {
 			denied = err
 		}
 	}
@@ -187,19 +188,20 @@ func absolute(dir, name string) string {
 	return dir + "/" + name
 }
 
-func executable(path, name string) error {
+// The function `executable` returns an error if a file cannot be executed. `found` says whether the file exists.
+func executable(path, name string) (found bool, err error) {
 	st, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return errors.New("command not found: " + name)
+		return false, errors.New("command not found: " + name)
 	case err != nil:
-		return errors.New("command " + name + ": " + reason(err))
+		return false, errors.New("command " + name + ": " + reason(err))
 	case st.IsDir():
-		return errors.New("command " + name + " is a directory")
+		return true, errors.New("command " + name + " is a directory")
 	case st.Mode()&0o111 == 0:
-		return errors.New("permission denied: " + name + " is not executable")
+		return true, errors.New("permission denied: " + name + " is not executable")
 	}
-	return nil
+	return true, nil
 }
 
 // The function `reason` returns the error without the operation and the path, because the caller has already named

@@ -52,6 +52,9 @@ func (p *Planner) refreshTopology() {
 	}
 	p.leavesChanged = false
 	t := p.settings
+	if !p.hasLeaves() {
+		t.MaxNodesPerLeaf, t.MaxGPUsPerLeaf = 0, 0 // all nodes are one leaf for the engine, but nobody has said so
+	}
 	if t.Domains = p.domains(); len(t.Domains) > ares.MaxDomains || hasDuplicates(t.Domains) {
 		t.Domains = nil // two spines have a leaf of the same name, so the name alone does not say which is meant
 	} else {
@@ -63,6 +66,16 @@ func (p *Planner) refreshTopology() {
 	}
 	p.sent = &t
 	p.events = append(p.events, ares.Event{Topology: &t})
+}
+
+// hasLeaves reports whether a node has a label that names its leaf.
+func (p *Planner) hasLeaves() bool {
+	for _, n := range p.nodes {
+		if n.record != nil && n.record.Labels[string(ares.LevelLeaf)] != "" {
+			return true
+		}
+	}
+	return false
 }
 
 func sameDomain(a, b ares.Domain) bool {

@@ -18,8 +18,10 @@ type gang struct {
 	pods map[string]*pod
 	made int // units made so far; it numbers them
 	// lost is true from the loss of a node with pods of the gang until the gang is whole again.
-	lost bool
-	size int // the number of pods that a whole gang has
+	lost  bool
+	size  int // the number of pods that a whole gang has
+	group watch.GroupRef
+	told  GroupState // the last state of the group that was reported
 	// misfit is true while no domain was found that holds all parts of the gang.
 	misfit bool
 }
@@ -56,7 +58,7 @@ func (p *Planner) gang(g watch.Gang) *gang {
 	if p.gangs[g.Key] == nil {
 		p.gangs[g.Key] = &gang{key: g.Key, pods: map[string]*pod{}}
 	}
-	p.gangs[g.Key].size = g.Size
+	p.gangs[g.Key].size, p.gangs[g.Key].group = g.Size, g.Group
 	return p.gangs[g.Key]
 }
 

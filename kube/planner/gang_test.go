@@ -7,12 +7,14 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/kube/planner"
 	"github.com/ares-scheduler/ares/kube/watch"
 )
 
 // inOneDomain lets one domain of a level hold the whole gang, as a PodGroup can ask for.
 func inOneDomain(level ares.Level) func(*watch.Pod) {
 	return func(p *watch.Pod) {
+		p.Gang.Group = watch.GroupRef{API: watch.KubernetesGroups, Namespace: p.Namespace, Name: "train"}
 		p.Gang.Level, p.Gang.Source = level, fmt.Sprintf("PodGroup train: minCount is %d", p.Gang.Size)
 		p.Spec.EditPlacement().RequiredLevel = string(level)
 	}
@@ -146,6 +148,18 @@ func TestGangSizeChanges(t *testing.T) {
 	if got := c.reasons()["g0"]; got != "PodGroup train: minCount is 6, and 5 of its pods with GPUs exist" {
 		t.Errorf("g0 waits because %q", got)
 	}
+	group := func() (state planner.GroupState) {
+		for _, s := range c.GroupStates(10, c.now) {
+			state = s
+		}
+		return state
+	}
+	if got := group(); got.Bound || got.Group.Name != "train" || got.Text != "PodGroup train: minCount is 6, and 5 of its pods with GPUs exist" {
+		t.Errorf("the group is %+v", got)
+	}
+	if again := group(); again != (planner.GroupState{}) {
+		t.Errorf("the state is reported twice: %+v", again)
+	}
 	resize := func(size int) {
 		for name, p := range c.pods {
 			changed := *p
@@ -163,6 +177,14 @@ func TestGangSizeChanges(t *testing.T) {
 	resize(4)
 	if leaves, planned := c.leaves("g"); planned != 4 || len(leaves) != 1 {
 		t.Errorf("%d pods in the leaves %v, want 4 in one", planned, leaves)
+	}
+	for name := range c.pods {
+		if c.plan(name) != "" {
+			c.bind(name)
+		}
+	}
+	if got := group(); !got.Bound {
+		t.Errorf("the group with 4 bound pods is %+v", got)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/kube/planner"
 	"github.com/ares-scheduler/ares/kube/watch"
 )
@@ -134,5 +135,28 @@ func TestLeafRulesOfRandomGangs(t *testing.T) {
 	t.Logf("%d gangs: %d could obey the rules, %d of them did not; %d waited", gangs, judged, broken, waited)
 	if judged < gangs/3 || broken*10_000 > judged {
 		t.Errorf("%d of %d gangs do not obey the rules", broken, judged)
+	}
+}
+
+// TestLimitsWithoutLeaves checks that the limits for leaves do not restrict a cluster whose nodes name no leaves.
+func TestLimitsWithoutLeaves(t *testing.T) {
+	for _, labelled := range []bool{false, true} {
+		c := newCluster(t, 0)
+		c.SetTopology(ares.Topology{Weights: ares.DefaultWeights(), MaxNodesPerLeaf: 4, MaxGPUsPerLeaf: 32})
+		for i := range 5 {
+			n := gpuNode(i)
+			n.Labels = nil
+			if labelled {
+				n.Labels = map[string]string{"leaf": "leaf-1"}
+			}
+			c.SetNode(n, true, false)
+		}
+		for i := range 5 {
+			c.pod(fmt.Sprint("rank-", i), 8, "gang", 5)
+		}
+		c.cycle()
+		if planned := c.plan("rank-0") != ""; planned == labelled {
+			t.Errorf("nodes with leaves: %t; the gang of five nodes is planned: %t", labelled, planned)
+		}
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,26 +27,50 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 	uid := string(pod.UID)
 	annotations := map[string]string{}
 	if p.feed.usesGPUs(pod) {
-		a, planned := p.planner.Assignment(uid)
-		if !planned || a.Node != node || !isCurrent(state, &a) {
-			return fwk.NewStatus(fwk.Unschedulable, "its plan was withdrawn before it was bound")
+		a, status := p.awaitLeader(ctx, state, uid, node)
+		if status != nil {
+			return status
 		}
-		if a.Leader != uid {
-			if err := p.binds.await(ctx, a.Fence, a.LeaderBound); err != nil {
-				return fwk.AsStatus(fmt.Errorf("the first pod of its gang was not bound: %w", err))
-			}
-		}
-		annotations = annotationsOf(&a)
+		annotations = p.annotations(&a)
 		err := p.bind(ctx, pod, node, annotations)
 		if a.Leader == uid {
 			p.binds.finish(a.Fence, err)
 		}
-		if err == nil && len(pod.Spec.ResourceClaims) > 0 {
-			p.claims.finish(pod)
-		}
 		return fwk.AsStatus(err)
 	}
 	return fwk.AsStatus(p.bind(ctx, pod, node, annotations))
+}
+
+// leaderCheck is how often a pod looks whether its gang's leader is bound after all. The answer to a binding may be lost.
+const leaderCheck = 100 * time.Millisecond
+
+// awaitLeader returns the plan of a pod when it may be bound: at once if it is its gang's leader, else when the leader is
+// bound.
+func (p *Plugin) awaitLeader(ctx context.Context, state fwk.CycleState, uid, node string) (planner.Assignment, *fwk.Status) {
+	ctx, cancel := context.WithTimeout(ctx, gangWait)
+	defer cancel()
+	tick := time.NewTicker(leaderCheck)
+	defer tick.Stop()
+	for {
+		a, planned := p.planner.Assignment(uid)
+		if !planned || a.Node != node || !isCurrent(state, &a) {
+			return a, fwk.NewStatus(fwk.Unschedulable, "its plan was withdrawn before it was bound")
+		}
+		if a.Leader == uid || a.LeaderBound {
+			return a, nil
+		}
+		leader := p.binds.entry(a.Fence)
+		select {
+		case <-leader.done:
+			if leader.err != nil {
+				return a, fwk.AsStatus(fmt.Errorf("the first pod of its gang was not bound: %w", leader.err))
+			}
+			return a, nil
+		case <-ctx.Done():
+			return a, fwk.AsStatus(fmt.Errorf("the first pod of its gang was not bound: %w", ctx.Err()))
+		case <-tick.C:
+		}
+	}
 }
 
 // bindings limits how many bindings are written at the same time. They all fit into one connection to the API server
@@ -64,10 +90,19 @@ func (p *Plugin) bind(ctx context.Context, pod *v1.Pod, node string, annotations
 	}, metav1.CreateOptions{})
 }
 
-// annotationsOf returns what a binding writes into the pod.
-func annotationsOf(a *planner.Assignment) map[string]string {
+// annotations returns what a binding writes into the pod.
+func (p *Plugin) annotations(a *planner.Assignment) map[string]string {
+	devices := watch.FormatDevices(a.Devices)
+	if ids := p.feed.table.ids(a.Node, a.Devices); len(ids) > 0 {
+		devices = strings.Join(ids, ",")
+	}
+	for i := range a.Gang {
+		if ids := p.feed.table.ids(a.Gang[i].Node, a.Gang[i].Devices); len(ids) > 0 {
+			a.Gang[i].Devices, a.Gang[i].IDs = nil, ids
+		}
+	}
 	out := map[string]string{
-		watch.AnnotationDevices: watch.FormatDevices(a.Devices),
+		watch.AnnotationDevices: devices,
 		watch.AnnotationFence:   strconv.FormatInt(a.Fence, 10),
 		watch.AnnotationScore:   strconv.Itoa(a.Score),
 	}
@@ -105,20 +140,6 @@ func (b *bindOrder) entry(fence int64) *leaderBind {
 		b.bounds[fence] = &leaderBind{done: make(chan struct{})}
 	}
 	return b.bounds[fence]
-}
-
-// await waits until the leader of a gang is bound. The argument says that it was bound before this process began.
-func (b *bindOrder) await(ctx context.Context, fence int64, bound bool) error {
-	if bound {
-		return nil
-	}
-	e := b.entry(fence)
-	select {
-	case <-e.done:
-		return e.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // abandon ends the wait for a leader whose scheduling cycle ended before its binding was tried.

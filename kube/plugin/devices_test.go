@@ -160,3 +160,20 @@ func TestClasses(t *testing.T) {
 		t.Errorf("devices without a class of GPUs: %v", record.Devices)
 	}
 }
+
+// TestResolve checks that the IDs of a plan become the indexes of this process, unless the devices are known exactly.
+func TestResolve(t *testing.T) {
+	table := newTable()
+	ids := table.ids("n2", []int{3, 0})
+	if fmt.Sprint(ids) != "[gpu.nvidia.com/n2-2/gpu-3 gpu.nvidia.com/n2-0/gpu-0]" || table.ids("n2", []int{4}) != nil || table.ids("n9", []int{0}) != nil {
+		t.Errorf("IDs: %v", ids)
+	}
+	for _, exact := range []bool{false, true} {
+		p := &watch.Pod{Exact: exact, Plan: watch.Bound{Devices: []int{7}, IDs: ids, Gang: []watch.PlannedPod{{IDs: ids[:1]}, {Devices: []int{5}}}}}
+		table.resolve(p)
+		want := map[bool]string{false: "[0 3] [3] [5]", true: "[7] [3] [5]"}[exact]
+		if got := fmt.Sprint(p.Plan.Devices, p.Plan.Gang[0].Devices, p.Plan.Gang[1].Devices); got != want {
+			t.Errorf("exact %t: %s, want %s", exact, got, want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -14,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -50,6 +50,7 @@ var (
 	_ fwk.PostFilterPlugin  = (*claimsPlugin)(nil)
 	_ fwk.ReservePlugin     = (*claimsPlugin)(nil)
 	_ fwk.PreBindPlugin     = (*claimsPlugin)(nil)
+	_ fwk.PostBindPlugin    = (*claimsPlugin)(nil)
 	_ fwk.EnqueueExtensions = (*claimsPlugin)(nil)
 )
 
@@ -67,6 +68,9 @@ func newClaimsPlugin(ctx context.Context, handle fwk.Handle, ares func() *Plugin
 	return p, nil
 }
 
+// claimsKey is the key of the plan whose devices are allocated, in the state of a scheduling cycle.
+const claimsKey fwk.StateKey = ClaimsName
+
 // Name returns the plugin's name.
 func (*claimsPlugin) Name() string { return ClaimsName }
 
@@ -74,15 +78,20 @@ func (*claimsPlugin) Name() string { return ClaimsName }
 // that did not end with a binding, so it is released first.
 func (p *claimsPlugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	ares := p.ares()
+	// Most pods have no claim and a device plugin, so this costs little.
+	if node := ares.planner.PlannedNode(string(pod.UID)); node == "" || !ares.feed.table.has(node) {
+		return p.DynamicResources.PreFilter(ctx, state, pod, nodes)
+	}
 	a, planned := ares.planner.Assignment(string(pod.UID))
 	if !planned {
-		return p.DynamicResources.PreFilter(ctx, state, pod, nodes)
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "its plan was withdrawn")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.release(ctx, pod); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
+	state.Write(claimsKey, planState{fence: a.Fence})
 	p.tracker.hide(ares.feed.table.others(a.Node, a.Devices))
 	defer p.tracker.hide(nil)
 	return p.DynamicResources.PreFilter(ctx, state, pod, nodes)
@@ -120,6 +129,11 @@ func (p *claimsPlugin) Unreserve(ctx context.Context, state fwk.CycleState, pod 
 	p.finish(pod)
 }
 
+// PostBind notes that the pod is bound.
+func (p *claimsPlugin) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+	p.finish(pod)
+}
+
 // finish notes that nothing of the pod is written any more: it is bound, or its claims are released.
 func (p *claimsPlugin) finish(pod *v1.Pod) {
 	p.mu.Lock()
@@ -144,8 +158,13 @@ func (p *claimsPlugin) release(ctx context.Context, pod *v1.Pod) error {
 	return errors.Join(failed...)
 }
 
+// releaseTimeout limits how long the release of a claim takes, because no other claim is allocated meanwhile.
+const releaseTimeout = 10 * time.Second
+
 // deallocate takes a claim's allocation and its only reservation back.
 func (p *claimsPlugin) deallocate(ctx context.Context, c *resourceapi.ResourceClaim, pod *v1.Pod) error {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
 	client := p.ares().handle.ClientSet().ResourceV1().ResourceClaims(c.Namespace)
 	for range 3 {
 		free := c.DeepCopy()
@@ -201,6 +220,8 @@ func (p *claimsPlugin) releaseOf(ctx context.Context, pod *v1.Pod) error {
 	if p.inFlight.Has(pod.UID) {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
 	// The informer may not have seen yet that the pod was bound.
 	now, err := p.ares().handle.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	switch {
@@ -212,61 +233,4 @@ func (p *claimsPlugin) releaseOf(ctx context.Context, pod *v1.Pod) error {
 		return nil
 	}
 	return p.release(ctx, now)
-}
-
-// maskedHandle is the framework's handle with another tracker of claims.
-type maskedHandle struct {
-	fwk.Handle
-	tracker *maskedTracker
-}
-
-func (h maskedHandle) SharedDRAManager() fwk.SharedDRAManager {
-	return maskedManager{h.Handle.SharedDRAManager(), h.tracker}
-}
-
-type maskedManager struct {
-	fwk.SharedDRAManager
-	tracker *maskedTracker
-}
-
-func (m maskedManager) ResourceClaims() fwk.ResourceClaimTracker { return m.tracker }
-
-// maskedTracker is the framework's tracker of claims. Hidden devices look allocated.
-type maskedTracker struct {
-	fwk.ResourceClaimTracker
-	mu     sync.Mutex
-	hidden []structured.DeviceID
-}
-
-func (t *maskedTracker) hide(list []watch.PoolDevice) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.hidden = nil
-	for _, d := range list {
-		t.hidden = append(t.hidden, structured.MakeDeviceID(d.Driver, d.Pool, d.Name))
-	}
-}
-
-// ListAllAllocatedDevices returns the allocated and the hidden devices.
-func (t *maskedTracker) ListAllAllocatedDevices() (sets.Set[structured.DeviceID], error) {
-	found, err := t.ResourceClaimTracker.ListAllAllocatedDevices()
-	if err != nil {
-		return nil, err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return found.Clone().Insert(t.hidden...), nil
-}
-
-// GatherAllocatedState returns the allocated and the hidden devices.
-func (t *maskedTracker) GatherAllocatedState() (*structured.AllocatedState, error) {
-	found, err := t.ResourceClaimTracker.GatherAllocatedState()
-	if err != nil || found == nil {
-		return found, err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	masked := *found
-	masked.AllocatedDevices = found.AllocatedDevices.Clone().Insert(t.hidden...)
-	return &masked, nil
 }

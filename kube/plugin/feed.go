@@ -203,7 +203,9 @@ func (f *feed) plan(pod *v1.Pod, translate func(*v1.Pod, *watch.Owner, map[strin
 	if !known && pod.Spec.NodeName == "" {
 		return
 	}
-	f.planner.SetPod(translate(pod, f.withGroup(pod, workload), f.namespaceLabels(pod.Namespace)), time.Now())
+	seen := translate(pod, f.withGroup(pod, workload), f.namespaceLabels(pod.Namespace))
+	f.table.resolve(seen)
+	f.planner.SetPod(seen, time.Now())
 	f.wake()
 }
 

@@ -46,7 +46,7 @@ func (f *feed) remember(pod *v1.Pod, exists bool) {
 	if len(keys) == 0 {
 		return
 	}
-	usesGPUs := watch.UsesGPUs(pod)
+	usesGPUs := watch.MayUseGPUs(pod)
 	var again []planner.Ref
 	f.mu.Lock()
 	for _, key := range keys {

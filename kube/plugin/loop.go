@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
 
@@ -45,7 +44,7 @@ func (l *loop) standBy(ctx context.Context) {
 		case <-l.leads:
 			return
 		case now := <-tick.C:
-			if l.plugin.feed.synced() && l.plugin.learnedRead.Load() {
+			if l.plugin.ready() {
 				l.plugin.feed.claiming.Lock()
 				l.plugin.planner.Absorb(now)
 				l.plugin.feed.claiming.Unlock()
@@ -56,7 +55,7 @@ func (l *loop) standBy(ctx context.Context) {
 
 func (l *loop) run(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithName("ares")
-	if !cache.WaitForCacheSync(ctx.Done(), l.plugin.feed.synced, l.plugin.configured, l.plugin.learnedRead.Load) {
+	if !awaitSync(ctx, 0, l.plugin.ready) {
 		return
 	}
 	l.plugin.claims.releaseStale(ctx)
@@ -98,6 +97,31 @@ func (l *loop) releaseStale(ctx context.Context) {
 			l.plugin.claims.releaseStale(ctx)
 		}
 	}
+}
+
+// ready reports whether the planner knows everything that existed when this process started.
+func (p *Plugin) ready() bool {
+	return p.feed.synced() && p.configured() && p.learnedRead.Load()
+}
+
+// awaitSync waits until a condition holds, at most for the given time, or without a limit if it is 0. It reports whether
+// the condition holds.
+func awaitSync(ctx context.Context, limit time.Duration, holds func() bool) bool {
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+	return true
 }
 
 // idle is the time between two cycles if nothing happens.

@@ -49,12 +49,13 @@ type objects struct {
 
 	mu         sync.RWMutex
 	stores     map[*apiKind]cache.Store
+	resources  map[*apiKind]schema.GroupVersionResource
 	handlers   []cache.InformerSynced
 	discovered bool // the API server has answered for each kind
 }
 
 func newObjects(d discovery.ServerResourcesInterface, client dynamic.Interface, changed func(*apiKind, *unstructured.Unstructured)) *objects {
-	return &objects{discovery: d, client: client, changed: changed, stores: map[*apiKind]cache.Store{}}
+	return &objects{discovery: d, client: client, changed: changed, stores: map[*apiKind]cache.Store{}, resources: map[*apiKind]schema.GroupVersionResource{}}
 }
 
 // run looks for the kinds and starts their informers, until the context ends.
@@ -124,7 +125,7 @@ func (o *objects) start(ctx context.Context, k *apiKind, version string) error {
 	resource := schema.GroupVersionResource{Group: k.group, Version: version, Resource: k.resource}
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(o.client, 0)
 	informer := factory.ForResource(resource).Informer()
-	if err := informer.SetTransform(trim); err != nil {
+	if err := informer.SetTransform(trim(k != kubernetesGroups)); err != nil {
 		return err
 	}
 	changed := func(u *unstructured.Unstructured) { o.changed(k, u) }
@@ -133,7 +134,7 @@ func (o *objects) start(ctx context.Context, k *apiKind, version string) error {
 		return err
 	}
 	o.mu.Lock()
-	o.stores[k] = informer.GetStore()
+	o.stores[k], o.resources[k] = informer.GetStore(), resource
 	o.handlers = append(o.handlers, registration.HasSynced)
 	o.mu.Unlock()
 	factory.Start(ctx.Done())
@@ -142,7 +143,7 @@ func (o *objects) start(ctx context.Context, k *apiKind, version string) error {
 }
 
 // exceptStatus leaves out updates that change neither the specification nor the annotations of an object. Controllers write
-// the status often, and nobody reads it here. The generation does not tell, because a PodGroup of Kubernetes has none.
+// the status often, and it changes nothing for the pods. The generation does not tell, because a PodGroup of Kubernetes has none.
 type exceptStatus struct{ cache.ResourceEventHandler }
 
 // OnUpdate passes an update on.
@@ -155,13 +156,17 @@ func (h exceptStatus) OnUpdate(before, after any) {
 	h.ResourceEventHandler.OnUpdate(before, after)
 }
 
-// trim drops what nobody reads, to save memory.
-func trim(o any) (any, error) {
-	if u, ok := o.(*unstructured.Unstructured); ok {
-		u.SetManagedFields(nil)
-		unstructured.RemoveNestedField(u.Object, "status")
+// trim returns a function that drops what nobody reads, to save memory.
+func trim(status bool) cache.TransformFunc {
+	return func(o any) (any, error) {
+		if u, ok := o.(*unstructured.Unstructured); ok {
+			u.SetManagedFields(nil)
+			if status {
+				unstructured.RemoveNestedField(u.Object, "status")
+			}
+		}
+		return o, nil
 	}
-	return o, nil
 }
 
 // synced reports whether every object is known that existed at the start.
@@ -190,4 +195,11 @@ func (o *objects) get(k *apiKind, namespace, name string) (u *unstructured.Unstr
 	}
 	u, _ = found.(*unstructured.Unstructured)
 	return u, true
+}
+
+// resource returns the resource of a kind that the API server has.
+func (o *objects) resource(k *apiKind) schema.GroupVersionResource {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	return o.resources[k]
 }

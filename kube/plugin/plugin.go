@@ -167,16 +167,17 @@ func (s planState) Clone() fwk.StateData { return s }
 
 // isCurrent reports whether a scheduling cycle carries out this plan, and not one before it.
 func isCurrent(state fwk.CycleState, a *planner.Assignment) bool {
-	return planOf(state).fence == a.Fence
+	claims := planOf(state, claimsKey) // the plan may change between two plugins
+	return planOf(state, planKey).fence == a.Fence && (claims.fence == 0 || claims.fence == a.Fence)
 }
 
 // planOf returns the plan that a scheduling cycle carries out, or one without a fence.
-func planOf(state fwk.CycleState) planState {
-	data, err := state.Read(planKey)
+func planOf(state fwk.CycleState, key fwk.StateKey) planState {
+	data, err := state.Read(key)
 	if err != nil {
 		return planState{}
 	}
-	plan, _ := data.(planState) // only PreFilter writes it
+	plan, _ := data.(planState) // nothing else is written under these keys
 	return plan
 }
 
@@ -210,7 +211,7 @@ func (*Plugin) Reserve(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.St
 
 // Unreserve records that a pod could not be bound. The pod is tried again, on the same node while the plan holds.
 func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
-	if plan := planOf(state); plan.leader {
+	if plan := planOf(state, planKey); plan.leader {
 		p.binds.abandon(plan.fence)
 	}
 	if p.feed.usesGPUs(pod) {
@@ -220,9 +221,12 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 }
 
 // Permit lets the pods of a gang wait for each other, so that all of them are bound or none.
-func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
+func (p *Plugin) Permit(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
 	if !p.feed.usesGPUs(pod) {
 		return nil, 0
+	}
+	if a, planned := p.planner.Assignment(string(pod.UID)); !planned || !isCurrent(state, &a) {
+		return fwk.NewStatus(fwk.Unschedulable, "its plan was withdrawn"), 0 // nobody would end its wait
 	}
 	release, complete := p.planner.Arrive(string(pod.UID))
 	if !complete {

@@ -23,11 +23,12 @@ const (
 )
 
 // report writes why pods wait into their condition PodScheduled, which autoscalers and people read, and records an event
-// whenever the reason changes.
+// whenever the reason changes. PodGroups have a condition too.
 func (p *Plugin) report(ctx context.Context) {
 	tick := time.NewTicker(reportEvery)
 	defer tick.Stop()
 	perTick := reportsPerSecond * int(reportEvery) / int(time.Second)
+	var groups []planner.GroupState // that could not be written
 	for {
 		select {
 		case <-ctx.Done():
@@ -36,6 +37,13 @@ func (p *Plugin) report(ctx context.Context) {
 			for _, r := range p.planner.WaitingReasons(perTick, now) {
 				p.explain(ctx, r)
 			}
+			failed := groups[:0:0]
+			for _, s := range append(groups, p.planner.GroupStates(perTick, now)...) {
+				if !p.reportGroup(ctx, s) {
+					failed = append(failed, s)
+				}
+			}
+			groups = failed
 		}
 	}
 }
@@ -46,10 +54,7 @@ func (p *Plugin) explain(ctx context.Context, r planner.Reason) {
 	if pod == nil {
 		return
 	}
-	message := r.Text
-	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage], "") + " …"
-	}
+	message := clip(r.Text)
 	status := map[string]any{"conditions": []v1.PodCondition{{
 		Type:               v1.PodScheduled,
 		Status:             v1.ConditionFalse,
@@ -69,4 +74,12 @@ func (p *Plugin) explain(ctx context.Context, r planner.Reason) {
 		return
 	}
 	p.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeWarning, "FailedScheduling", "Scheduling", "%s", message)
+}
+
+// clip cuts a text that is too long for a message.
+func clip(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage], "") + " …"
 }

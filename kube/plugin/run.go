@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -51,7 +52,13 @@ func Run(ctx context.Context, s *Settings, opts *options.Options) error {
 		return err
 	}
 	cc := config.Complete()
+	if err = adaptToServer(ctx, cc.Client); err != nil {
+		return err
+	}
 	if err := checkVersion(ctx, cc.Client.Discovery()); err != nil {
+		return err
+	}
+	if err := adaptGates(cc.Client.Discovery()); err != nil {
 		return err
 	}
 	var made *Plugin
@@ -93,5 +100,13 @@ func Run(ctx context.Context, s *Settings, opts *options.Options) error {
 		lead()
 		return next(logger)
 	}
+	// The framework looks only ten times a second whether its informers know everything, one kind after the other. So they
+	// start here, and the framework finds them ready. If the API server is away, the framework waits, because then its
+	// health endpoints must answer.
+	cc.InformerFactory.Start(ctx.Done())
+	awaitSync(ctx, startWait, made.ready)
 	return app.Run(ctx, &cc, scheduler)
 }
+
+// startWait limits the time that the informers get before the framework starts.
+const startWait = 2 * time.Second

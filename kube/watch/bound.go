@@ -10,7 +10,7 @@ import (
 
 // The binding of a pod writes these annotations into the pod, in the same write.
 const (
-	AnnotationDevices = "ares.dev/devices" // indexes of the planned GPUs, such as 0,1
+	AnnotationDevices = "ares.dev/devices" // indexes of the planned GPUs, such as 0,1, or the IDs of those that are claimed
 	AnnotationFence   = "ares.dev/fence"   // the number of the plan
 	AnnotationDomain  = "ares.dev/domain"  // the narrowest domain that holds the whole gang, such as leaf/leaf-1
 	AnnotationScore   = "ares.dev/score"
@@ -26,16 +26,18 @@ const MaxGangPlanBytes = 64 << 10
 type Bound struct {
 	Fence   int64
 	Devices []int
+	IDs     []string     // of devices of pools, whose indexes may be others in the next process
 	Gang    []PlannedPod // only for rank 0 of a gang
 }
 
 // PlannedPod is the plan of one pod of a gang.
 type PlannedPod struct {
-	Pod     string `json:"pod"` // its name; the namespace is that of the gang
-	UID     string `json:"uid"`
-	Rank    int    `json:"rank"`
-	Node    string `json:"node"`
-	Devices []int  `json:"devices"`
+	Pod     string   `json:"pod"` // its name; the namespace is that of the gang
+	UID     string   `json:"uid"`
+	Rank    int      `json:"rank"`
+	Node    string   `json:"node"`
+	Devices []int    `json:"devices,omitempty"`
+	IDs     []string `json:"ids,omitempty"` // instead of indexes, for devices of pools
 }
 
 // FormatDevices returns the text of AnnotationDevices.
@@ -64,6 +66,8 @@ func bound(p *v1.Pod) Bound {
 	for word := range strings.SplitSeq(p.Annotations[AnnotationDevices], ",") {
 		if n, err := strconv.Atoi(word); err == nil && n >= 0 {
 			b.Devices = append(b.Devices, n)
+		} else if strings.Contains(word, "/") {
+			b.IDs = append(b.IDs, word)
 		}
 	}
 	if text := p.Annotations[AnnotationGang]; text != "" && len(text) <= MaxGangPlanBytes {

@@ -128,6 +128,10 @@ func TestTranslateClaimPod(t *testing.T) {
 	if r := out.Spec.Placement().NodeRequirements.String(); r != `gpu.model="H100 (1)"` || out.Spec.AcceleratorType != watch.ClaimDevice {
 		t.Errorf("requirements: %s, type %s", r, out.Spec.AcceleratorType)
 	}
+	p.Annotations[watch.AnnotationDevices] = "d/p/gpu-0,d/p/gpu-1,no device"
+	if out = watch.TranslateClaimPod(p, nil, nil, watch.Claims{GPUs: 2}); out.Exact || fmt.Sprint(out.Plan.IDs) != "[d/p/gpu-0 d/p/gpu-1]" {
+		t.Errorf("plan: %+v", out.Plan)
+	}
 	if out = watch.TranslateClaimPod(gpuPod("1"), nil, nil, watch.Claims{GPUs: 2}); !strings.Contains(out.Problem, "remove one of the two") {
 		t.Errorf("a pod with limits and claims: %q", out.Problem)
 	}

@@ -17,6 +17,8 @@ type Gang struct {
 	Total int
 	// Level is the level of the topology of which one domain must hold all pods of the gang, "" for none.
 	Level ares.Level
+	// Group is the PodGroup of Kubernetes itself that gives the size, or is empty.
+	Group GroupRef
 	// Source says where the size comes from, such as "PodGroup train: minCount is 4". It is "" if a Job or an annotation
 	// gives the size.
 	Source string
@@ -63,7 +65,7 @@ func gang(p *v1.Pod, owner *Owner) (Gang, string) {
 		return Gang{Key: kind + ":" + p.Namespace + "/" + name, Size: size, Total: size}, problem
 	}
 	if ref, has := GroupOf(p); has {
-		return gangOfGroup(p, ref, owner.Group, owner.Pods)
+		return gangOfGroup(p, ref, owner)
 	}
 	switch {
 	case p.Labels[labelKueueGroup] != "":

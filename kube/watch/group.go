@@ -126,7 +126,8 @@ func levelKeys() []string {
 
 // gangOfGroup returns the gang of a pod that names a PodGroup. The annotation ares.dev/gang-size takes the place of an
 // object that does not exist, except for the PodGroups of Kubernetes itself.
-func gangOfGroup(p *v1.Pod, ref GroupRef, g *Group, whole int) (Gang, string) {
+func gangOfGroup(p *v1.Pod, ref GroupRef, owner *Owner) (Gang, string) {
+	g := owner.Group
 	gang := Gang{Key: "podgroup:" + string(ref.API) + "/" + ref.Namespace + "/" + ref.Name, Size: 1, Total: 1}
 	field := "minMember"
 	if ref.API == KubernetesGroups {
@@ -134,9 +135,13 @@ func gangOfGroup(p *v1.Pod, ref GroupRef, g *Group, whole int) (Gang, string) {
 	}
 	if g != nil && !g.Missing {
 		if g.MinCount == 0 {
-			return single(p, whole), g.Problem
+			return single(p, owner.Pods), g.Problem
 		}
-		gang.Size, gang.Total, gang.Level = max(g.MinCount-g.WithoutGPUs, 1), max(g.MinCount, 1), g.Level
+		ended := owner.Pods - owner.Left // pods of its Job that succeeded, for which nothing waits
+		gang.Size, gang.Total, gang.Level = max(g.MinCount-g.WithoutGPUs-ended, 1), max(g.MinCount, 1), g.Level
+		if ref.API == KubernetesGroups {
+			gang.Group = ref
+		}
 		gang.Source = fmt.Sprintf("PodGroup %s: %s is %d", ref.Name, field, g.MinCount)
 		return gang, g.Problem
 	}

@@ -99,6 +99,11 @@ func TestGangOfAPodGroup(t *testing.T) {
 			t.Errorf("%s: required level %q, want %q", c.name, got.Spec.Placement().RequiredLevel, c.group.Level)
 		}
 	}
+	// A pod that replaces the last of a Job does not wait for those that succeeded.
+	last := watch.TranslatePod(in(watch.KubernetesGroups), &watch.Owner{Pods: 4, Left: 1, IsGang: true, Group: &watch.Group{MinCount: 4}}, nil)
+	if last.Gang.Size != 1 || last.Gang.Total != 4 {
+		t.Errorf("gang with one pod left: %+v", last.Gang)
+	}
 	// The annotations of the group are the last that count.
 	group := &watch.Group{MinCount: 2, Annotations: map[string]string{"topology.scheduler/placement-strategy": "consolidated", "topology.scheduler/latency-sensitive": "true"}}
 	owner := &watch.Owner{Group: group, Annotations: map[string]string{"topology.scheduler/placement-strategy": "distributed"}}
@@ -116,7 +121,7 @@ func TestGPUCountOfAGroup(t *testing.T) {
 	p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &name}
 	for count, valid := range map[string]bool{"2": true, "8": true, "12": true, "10": false} {
 		p.Annotations = map[string]string{"topology.scheduler/gpu-count": count}
-		got := watch.TranslatePod(p, &watch.Owner{Pods: 6, IsGang: true, Totals: []int{12}, Group: &watch.Group{MinCount: 4}}, nil)
+		got := watch.TranslatePod(p, &watch.Owner{Pods: 6, Left: 6, IsGang: true, Totals: []int{12}, Group: &watch.Group{MinCount: 4}}, nil)
 		if (got.Problem == "") != valid {
 			t.Errorf("gpu-count %s: problem %q", count, got.Problem)
 		}

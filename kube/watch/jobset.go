@@ -92,7 +92,7 @@ func TranslateJobSet(o *unstructured.Unstructured) (*JobSet, error) {
 			job.Replicas = int(*r.Replicas)
 		}
 		// The admission policy writes the limits into the Jobs, not into the JobSet.
-		job.UsesGPUs = job.GPUs > 0 || r.Template.Annotations[annotations.GPUCount] != "" || r.Template.Spec.Template.Annotations[annotations.GPUCount] != ""
+		job.UsesGPUs = templateMayUseGPUs(&r.Template.Spec.Template) || r.Template.Annotations[annotations.GPUCount] != ""
 		s.Jobs = append(s.Jobs, job)
 	}
 	return s, nil
@@ -117,9 +117,9 @@ func JobSetOwner(j *batchv1.Job, siblings []*batchv1.Job, set *JobSet) *Owner {
 	for _, other := range siblings {
 		name, each, o := other.Labels[labelReplicatedJob], templateGPUs(&other.Spec.Template), JobOwner(other)
 		exist[name]++
-		useGPUs[name] = each > 0
+		useGPUs[name] = templateMayUseGPUs(&other.Spec.Template)
 		total += o.Pods * each
-		if each == 0 || !inGang(name) {
+		if !useGPUs[name] || !inGang(name) {
 			continue
 		}
 		out.Pods += o.Pods

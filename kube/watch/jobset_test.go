@@ -74,6 +74,12 @@ func TestGangOfAJobSet(t *testing.T) {
 	if got := watch.TranslatePod(p, o, nil); got.Problem != "" || got.Gang.Size != 5 {
 		t.Errorf("problem %q, gang %+v", got.Problem, got.Gang)
 	}
+	// A Job may ask for its GPUs by claims.
+	claims := jobOf("driver", 1, "")
+	claims.Spec.Template.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu"}}
+	if o := watch.JobSetOwner(worker, []*batchv1.Job{claims, leader, worker}, set); o.Pods != 6 {
+		t.Errorf("%d pods, want 6 with the one that has a claim", o.Pods)
+	}
 	// A Job that is complete needs no pods any more.
 	leader.Spec.Completions, leader.Status.Succeeded = new(int32(1)), 1
 	if o := watch.JobSetOwner(worker, []*batchv1.Job{driver, leader, worker}, set); o.Left != 4 {

@@ -7,8 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/ares-scheduler/ares/kube/annotations"
 )
 
 // The controller of LeaderWorkerSets writes these labels and annotations into the pods of a LeaderWorkerSet. A leader and
@@ -40,7 +38,7 @@ type LeaderWorkerSet struct {
 	LeaderFirst bool
 	// LeaderGPUs and WorkerGPUs are the GPUs of one pod, as the limits of the templates say.
 	LeaderGPUs, WorkerGPUs int
-	// LeaderUsesGPUs and WorkersUseGPUs are true also if the GPUs are given by an annotation only.
+	// LeaderUsesGPUs and WorkersUseGPUs are true also if an annotation or claims give the GPUs.
 	LeaderUsesGPUs, WorkersUseGPUs bool
 }
 
@@ -68,8 +66,7 @@ func TranslateLeaderWorkerSet(o *unstructured.Unstructured) (*LeaderWorkerSet, e
 		Annotations: o.GetAnnotations(),
 		LeaderFirst: read.Spec.StartupPolicy == "LeaderReady" || o.GetAnnotations()[annotationExclusive] != "",
 		LeaderGPUs:  templateGPUs(leader), WorkerGPUs: templateGPUs(worker),
-		LeaderUsesGPUs: templateGPUs(leader) > 0 || leader.Annotations[annotations.GPUCount] != "",
-		WorkersUseGPUs: templateGPUs(worker) > 0 || worker.Annotations[annotations.GPUCount] != "",
+		LeaderUsesGPUs: templateMayUseGPUs(leader), WorkersUseGPUs: templateMayUseGPUs(worker),
 	}, nil
 }
 
@@ -92,7 +89,7 @@ func LeaderWorkerSetOwner(p *v1.Pod, s *LeaderWorkerSet) *Owner {
 		together = 1
 	}
 	return &Owner{
-		UID: s.UID, Name: s.Name, Annotations: s.Annotations, Pods: size, Left: together, IsGang: true, GangSize: max(together, 1),
+		UID: s.UID, Name: s.Name, Annotations: s.Annotations, Pods: size, Left: size, IsGang: true, GangSize: max(together, 1),
 		Totals: []int{s.LeaderGPUs + (size-1)*s.WorkerGPUs},
 	}
 }

@@ -4,6 +4,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ares-scheduler/ares/kube/annotations"
 )
 
 // JobOwner describes a Job. The pods of a Job with a parallelism above 1 are a gang.
@@ -33,6 +35,15 @@ func parallel(s *batchv1.JobSpec) int {
 
 // templateGPUs returns the GPUs of each pod that is made from a template.
 func templateGPUs(t *v1.PodTemplateSpec) int { return gpus(&v1.Pod{Spec: t.Spec}) }
+
+// MayUseGPUs reports whether a pod asks for GPUs in its limits, or for devices by claims, which are taken for GPUs here.
+func MayUseGPUs(p *v1.Pod) bool { return UsesGPUs(p) || len(p.Spec.ResourceClaims) > 0 }
+
+// templateMayUseGPUs is MayUseGPUs for the pods of a template. The admission policy may set the limits later, from an
+// annotation.
+func templateMayUseGPUs(t *v1.PodTemplateSpec) bool {
+	return MayUseGPUs(&v1.Pod{Spec: t.Spec}) || t.Annotations[annotations.GPUCount] != ""
+}
 
 // ReplicasOwner describes a workload whose pods do the same work independently of each other, such as a Deployment.
 func ReplicasOwner(o metav1.Object, replicas *int32) *Owner {

@@ -66,7 +66,7 @@ var apart = []Mutation{
 	},
 	{
 		"apart-trace-exit", "the denial of the ptrace option with which SIGKILL does not end a process",
-		edit("cmd/ares-supervisor/seccomp.go", "\tp = append(p, argumentRule(sysPtrace, ptraceRule...)...)\n", ""),
+		edit("cmd/ares-supervisor/seccomp.go", "\t\tcallRule{sysPtrace, append([]bpfInstruction{{bpfLoad, 0, 0, dataArg0}}, ptraceRule...)},\n", ""),
 		inRun("TestSeccomp$"), `options=0x4200,0x40: "no such process"`,
 	},
 	{

@@ -4,8 +4,28 @@ package main
 var processes = []Mutation{
 	{
 		"charged-v1", "the limit of the cgroup that holds the job and its supervisor",
-		edit("agent/run/seat/charge.go", "return o.limitCPU(CPUQuota(o.Limits.MilliCPU))", "return nil"),
+		edit("agent/run/seat/charge.go", "if err := o.limitCPU(quota); err != nil {", "if quota < 0 {\n\t\tvar err error"),
 		inRun("TestTheSupervisorIsCharged"), `the quota of .* is -1`,
+	},
+	{
+		"slot-of-another-seat", "the check that a seat still has its slot, before its processes are killed there",
+		edit("agent/run/slots.go", "return ok && owner != order.Key", "return ok && owner == Key{Job: \"?\"}"),
+		inRun("TestSlotOfAnotherSeat"), `was killed with another one|is left`,
+	},
+	{
+		"slot-with-a-process", "the check that a slot's cgroup of version 1 is empty, before another job gets it",
+		edit("agent/run/slots.go", "err != nil || len(b) > 0 {", "err != nil && len(b) > 0 {"),
+		inRun("TestSlotWithProcess"), `counts as empty`,
+	},
+	{
+		"slot-limits", "the rule that a slot is used again only with the same limits",
+		edit("agent/run/spares.go", "c.cgroup == \"\" || c.limits == limits", "c.cgroup == \"\" || c.pid > 0"),
+		inRun("TestSlot$"), `a seat with other limits`,
+	},
+	{
+		"recycled-files", "the check that nobody but Ares could open a file, before another seat gets it",
+		edit("agent/run/recycle.go", " || st.Mode != syscall.S_IFREG|0o600 || st.Nlink != 1 ||", " ||"),
+		inRun("TestNotRecycled"), `is used again`,
 	},
 	{
 		"charged-v2", "the same limit with cgroup version 2",

@@ -120,7 +120,7 @@ var secrets = []Mutation{
 	},
 	{
 		"secrets-after-a-killed-supervisor", "the removal of the files by the agent",
-		edit("agent/run/cgroup.go", "\tr.removeSecrets(key, known && order.SecretCount == 0)\n", ""),
+		edit("agent/run/cgroup.go", "\tr.removeSecrets(order.Key, known && order.SecretCount == 0)\n", ""),
 		inRun("TestSecretsEndWithAKilledSupervisor"), `is left`,
 	},
 }

@@ -33,6 +33,11 @@ func OOMKills(group string) int64 {
 // between Join and Leave stays in the job's cgroup.
 func (g Group) Join() error { return writeFile(g.Dir+"/"+JobGroup+"/tasks", "0") }
 
+// Take moves a process into the job's cgroup. The memory that it has already stays with the cgroup that it came from.
+func (g Group) Take(pid int) error {
+	return writeFile(g.Dir+"/"+JobGroup+"/cgroup.procs", strconv.Itoa(pid))
+}
+
 // Leave undoes Join.
 func (g Group) Leave() error { return writeFile(g.Back+"/tasks", "0") }
 

@@ -19,7 +19,7 @@ func TestKilledAtBinding(t *testing.T) {
 	o := s.observe()
 	for nth := 1; nth <= size; nth++ {
 		for _, after := range []bool{false, true} {
-			fired := gate.arm(s.process, failpoint{"/binding", nth, after})
+			fired := gate.arm(s.process, failpoint{suffix: "/binding", nth: nth, after: after})
 			app := fmt.Sprintf("gang-%d-%t", nth, after)
 			sizes[app] = size
 			s.createJob(s.job(app, size, 2))
@@ -30,6 +30,32 @@ func TestKilledAtBinding(t *testing.T) {
 	}
 	o.report(t)
 	s.checkDevices()
+}
+
+// TestLostAnswers: the connection breaks while the answer to a binding of a gang is on its way. The gang is bound whole all
+// the same.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, "lostanswers", 2*nodesPerLeaf)
+	gate, through := s.openGate()
+	s.useScheduler(through)
+	const size = 6
+	sizes := map[string]int{}
+	o := s.observe()
+	for nth := 1; nth <= size; nth++ {
+		fired := gate.arm(s.process, failpoint{suffix: "/binding", nth: nth, after: true, lives: true})
+		app := fmt.Sprint("gang-", nth)
+		sizes[app] = size
+		s.createJob(s.job(app, size, 1))
+		select {
+		case <-fired:
+		case <-time.After(patience):
+			t.Fatal("the scheduler did not come to the failpoint")
+		}
+		s.awaitWhole("probe-"+app, sizes)
+		s.awaitBound(app, size)
+	}
+	o.report(t)
 }
 
 // TestKilledAtEviction: the scheduler is killed before and after each eviction of a gang. The preemption goes on: the gang
@@ -48,7 +74,7 @@ func TestKilledAtEviction(t *testing.T) {
 				s.useScheduler(through)
 				s.createJob(s.job("victim", size, 8))
 				before := uids(s.awaitBound("victim", size))
-				fired := gate.arm(s.process, failpoint{"/eviction", nth, after})
+				fired := gate.arm(s.process, failpoint{suffix: "/eviction", nth: nth, after: after})
 				urgent := s.job("urgent", size, 8)
 				urgent.Spec.Template.Spec.PriorityClassName = critical
 				s.createJob(urgent)

@@ -16,14 +16,15 @@ import (
 	"github.com/ares-scheduler/ares/kube/plugin/kubetest"
 )
 
-// A failpoint is a request to the API server at which the scheduler is killed.
+// A failpoint is a request to the API server at which the scheduler is killed, or loses its connection.
 type failpoint struct {
 	suffix string // of the request's path
 	nth    int    // which of these requests, counted from 1
 	after  bool   // after the API server has carried it out, but before the scheduler knows
+	lives  bool   // the scheduler is not killed: only the connection breaks
 }
 
-// A gate is a proxy between a scheduler and the API server. It kills the scheduler at a failpoint.
+// A gate is a proxy between a scheduler and the API server. It executes failpoints.
 type gate struct {
 	server *httptest.Server
 	proxy  *httputil.ReverseProxy
@@ -105,8 +106,11 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if g.armed.after {
 		g.proxy.ServeHTTP(httptest.NewRecorder(), r)
 	}
-	g.process.Kill()
-	g.armed, g.shut = nil, true
+	if !g.armed.lives {
+		g.process.Kill()
+		g.shut = true
+	}
+	g.armed = nil
 	close(g.fired)
 	panic(http.ErrAbortHandler)
 }

@@ -11,8 +11,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/ares-scheduler/ares/kube/plugin/kubetest"
 )
 
 // An observer looks at the pods of a scene again and again. It collects everything that must never happen.
@@ -80,45 +78,50 @@ func (o *observer) report(t testing.TB) {
 	}
 }
 
-// halfBound returns the gangs of which some pods are bound and others are not. The sizes say how many pods each has.
-func (s *scene) halfBound(ctx context.Context, sizes map[string]int) ([]string, error) {
+// halfBound returns the gangs of which some pods are bound and others are not, and the number of bound pods. The sizes say
+// how many pods each gang has.
+func (s *scene) halfBound(ctx context.Context, sizes map[string]int) (half []string, all int, err error) {
 	list, err := s.pods(ctx, "")
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	bound := map[string]int{}
 	for i := range list {
 		if list[i].Spec.NodeName != "" {
 			bound[list[i].Labels[appLabel]]++
+			all++
 		}
 	}
-	var half []string
 	for _, app := range slices.Sorted(maps.Keys(sizes)) {
 		if bound[app] != 0 && bound[app] != sizes[app] {
 			half = append(half, fmt.Sprintf("%s: %d of %d pods are bound", app, bound[app], sizes[app]))
 		}
 	}
-	return half, nil
+	return half, all, nil
 }
 
-// halfBoundLimit is how long a gang may be half bound while a scheduler decides.
+// halfBoundLimit is how long a gang may be half bound while a scheduler decides. On a busy machine the API server may be
+// slow, so the time begins anew with every binding.
 const halfBoundLimit = 5 * time.Second
 
-// awaitWhole waits until the scheduler decides, which a pod shows that it binds, and until then at most halfBoundLimit
-// until no gang is half bound.
+// awaitWhole waits until the scheduler decides, which a pod shows that it binds, and then until no gang is half bound.
 func (s *scene) awaitWhole(probe string, sizes map[string]int) {
 	s.t.Helper()
 	pod := s.pod(probe, 0)
 	s.create(pod)
 	s.awaitBound(probe, 1)
-	err := kubetest.Await(s.t.Context(), halfBoundLimit, 50*time.Millisecond, func(ctx context.Context) error {
-		half, err := s.halfBound(ctx, sizes)
-		if err == nil && len(half) > 0 {
-			err = fmt.Errorf("gangs are half bound: %v", half)
+	bound, until := 0, time.Now().Add(halfBoundLimit)
+	s.await(func(ctx context.Context) error {
+		half, now, err := s.halfBound(ctx, sizes)
+		if err != nil || len(half) == 0 {
+			return err
 		}
-		return err
+		if now != bound {
+			bound, until = now, time.Now().Add(halfBoundLimit)
+		}
+		if time.Now().After(until) {
+			s.t.Fatalf("gangs are half bound, and nothing was bound for %s: %v", halfBoundLimit, half)
+		}
+		return fmt.Errorf("gangs are half bound: %v", half)
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
 }

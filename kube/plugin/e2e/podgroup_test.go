@@ -1,11 +1,14 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +29,22 @@ func (s *scene) podGroup(name string, minCount int32, key string) {
 	}
 	s.t.Cleanup(func() { // the namespace has a finalizer as long as the group exists
 		_ = cluster.Client.SchedulingV1beta1().PodGroups(s.namespace).Delete(s.t.Context(), name, metav1.DeleteOptions{})
+	})
+}
+
+// awaitGroup waits until the condition of a PodGroup says whether its pods are bound.
+func (s *scene) awaitGroup(name string, status metav1.ConditionStatus, reason, text string) {
+	s.t.Helper()
+	s.await(func(ctx context.Context) error {
+		group, err := cluster.Client.SchedulingV1beta1().PodGroups(s.namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(group.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled)
+		if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Message, text) {
+			return fmt.Errorf("the PodGroup %s has the condition %+v, want %s", name, c, status)
+		}
+		return nil
 	})
 }
 
@@ -54,6 +73,7 @@ func TestPodGroup(t *testing.T) {
 	s.awaitTold("train", 2, "PodGroup train does not exist in the namespace podgroup: create it")
 	s.podGroup("train", 4, kubetest.LeafLabel)
 	s.awaitTold("train", 2, "PodGroup train: minCount is 4, and 2 of its pods with GPUs exist")
+	s.awaitGroup("train", metav1.ConditionFalse, "Unschedulable", "PodGroup train: minCount is 4, and 2 of its pods with GPUs exist")
 	// A pod without GPUs counts, but the others do not wait until it has a node.
 	s.member("train", 2, 0, func(p *v1.Pod) {
 		inGroup("train")(p)
@@ -61,6 +81,7 @@ func TestPodGroup(t *testing.T) {
 	})
 	s.member("train", 3, 8, inGroup("train"))
 	s.sameLeaf(s.awaitBound("train", 3))
+	s.awaitGroup("train", metav1.ConditionTrue, "Scheduled", "")
 	// Five nodes of one leaf do not exist.
 	s.podGroup("large", 5, kubetest.LeafLabel)
 	for i := range 5 {

@@ -167,7 +167,36 @@ func testAdmission(t *testing.T, c *kubetest.Cluster, a *applier) {
 			}
 		})
 	}
+	t.Run("groups", func(t *testing.T) { testGroupAnnotations(t, a) })
 	t.Run("same rules as in Go", func(t *testing.T) { testSameRules(t, a) })
+}
+
+// testGroupAnnotations: the annotations of objects that stand for several pods are checked too.
+func testGroupAnnotations(t *testing.T, a *applier) {
+	template := map[string]any{"spec": map[string]any{"restartPolicy": "Never", "containers": []any{map[string]any{"name": "first", "image": "x"}}}}
+	for _, o := range []map[string]any{
+		{"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "spec": map[string]any{"schedulingPolicy": map[string]any{"gang": map[string]any{"minCount": int64(2)}}}},
+		{"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "spec": map[string]any{"minMember": int64(2)}},
+		{"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "spec": map[string]any{"minMember": int64(2)}},
+		{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": map[string]any{"replicatedJobs": []any{map[string]any{"name": "a", "template": map[string]any{"spec": map[string]any{"template": template}}}}}},
+		{"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "spec": map[string]any{"leaderWorkerTemplate": map[string]any{"workerTemplate": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "first", "image": "x"}}}}}}},
+	} {
+		u := &unstructured.Unstructured{Object: o}
+		u.SetName("case")
+		for strategy, valid := range map[string]bool{"consolidated": true, "close": false} {
+			u.SetAnnotations(map[string]string{annotations.Strategy: strategy, annotations.GPUCount: "7"})
+			err := kubetest.Await(t.Context(), patience, 100*time.Millisecond, func(context.Context) error { // policies take effect a little later
+				_, err := a.create(t, u.DeepCopy(), true)
+				if (err == nil) != valid || !valid && !strings.Contains(err.Error(), `"close" is not a strategy: write consolidated, distributed or balanced`) {
+					return fmt.Errorf("the API server says: %v", err)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Errorf("%s with the strategy %s: %v", u.GroupVersionKind(), strategy, err)
+			}
+		}
+	}
 }
 
 // testSameRules compares the policies with the Go package that the scheduler uses.

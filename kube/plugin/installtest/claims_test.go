@@ -1,6 +1,7 @@
 package installtest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -71,8 +72,9 @@ func testClaims(t *testing.T, c *kubetest.Cluster, a *applier, nodes []string) {
 		t.Fatalf("%v%s", err, conditions(t.Context(), c, "app=limits"))
 	}
 	status := pods[0].Status.ExtendedResourceClaimStatus
-	if status == nil || pods[0].Annotations["ares.dev/devices"] != "0,1" {
-		t.Fatalf("the pod has the claim %v and the devices %q, want a claim and 0,1", status, pods[0].Annotations["ares.dev/devices"])
+	want := fmt.Sprintf("%[1]s/%[2]s-0/gpu-0,%[1]s/%[2]s-0/gpu-1", kubetest.GPUDriver, nodes[0])
+	if got := pods[0].Annotations["ares.dev/devices"]; status == nil || got != want {
+		t.Fatalf("the pod has the claim %v and the devices %q, want a claim and %s", status, got, want)
 	}
 	checkDevices(t, c, status.ResourceClaimName, []string{"gpu-0", "gpu-1"})
 }

@@ -21,8 +21,12 @@ import (
 //go:embed crds.yaml
 var crds []byte
 
-// WithPodGroups are the options of a cluster that has PodGroups of Kubernetes itself, which are off by default.
+// WithPodGroups are the options of a cluster that has PodGroups of Kubernetes itself, which are off by default. An API server
+// before 1.37 has none of this version, and gets the options unchanged.
 func WithPodGroups(o Options) Options {
+	if minor, err := minorVersion(); err == nil && minor < 37 {
+		return o
+	}
 	o.FeatureGates = map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true}
 	o.APIServerArgs = append(o.APIServerArgs, "--runtime-config=scheduling.k8s.io/v1beta1=true")
 	return o

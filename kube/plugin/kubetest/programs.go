@@ -3,6 +3,7 @@ package kubetest
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 )
 
@@ -31,6 +32,23 @@ func Program(name string) (string, error) {
 		dir = filepath.Join(root, ".bin", "kube")
 	}
 	return existing(filepath.Join(dir, name), "make kube-tools", "ARES_TEST_KUBE_BIN")
+}
+
+// minorVersion returns the minor version of the API server: 37 for 1.37.1.
+func minorVersion() (int, error) {
+	program, err := Program(APIServer)
+	if err != nil {
+		return 0, err
+	}
+	out, err := exec.Command(program, "--version").Output()
+	if err != nil {
+		return 0, fmt.Errorf("%s --version: %w", program, err)
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(string(out), "Kubernetes v%d.%d.", &major, &minor); err != nil {
+		return 0, fmt.Errorf("%s --version says %q: %w", program, out, err)
+	}
+	return minor, nil
 }
 
 // AresScheduler returns the path of bin/ares-kube-scheduler, or the one that ARES_TEST_KUBE_SCHEDULER names.

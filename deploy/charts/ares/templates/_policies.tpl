@@ -2,7 +2,8 @@
 CEL expressions that the admission policies share. The rules are those of the Go package kube/annotations; a test
 compares the two. Each definition takes a dict:
   root   the root of the chart
-  pod    path of the pod's spec: object.spec or object.spec.template.spec
+  pod    path of the pod's spec: object.spec or object.spec.template.spec; if it is empty, only the annotations themselves are
+         checked, because the object has pods of several kinds or none
   inner  path of the pod's metadata: object.metadata or object.spec.template.metadata
   pods   expression for the number of pods that run at the same time
 */ -}}
@@ -45,6 +46,7 @@ topology.scheduler/gpu-count, topology.scheduler/preferred-domain, topology.sche
 - name: count
   expression: >-
     variables.gpuCount.orValue("").matches("^[1-9][0-9]{0,4}$") && quantity(variables.gpuCount.value()).asInteger() <= 16384 ? quantity(variables.gpuCount.value()).asInteger() : 0
+{{- if .pod }}
 - name: pods
   expression: {{ .pods | quote }}
 - name: gpus
@@ -56,6 +58,7 @@ topology.scheduler/gpu-count, topology.scheduler/preferred-domain, topology.sche
     variables.count > 0 && {{ .pod }}.schedulerName == "{{ .root.Values.schedulerName }}" &&
     !{{ .pod }}.?resourceClaims.hasValue() && !{{ .pod }}.?resources.hasValue() &&
     {{ include "ares.gpusOf" (dict "root" .root "list" (print .pod ".?initContainers.orValue([])")) }} == 0
+{{- end }}
 {{- end -}}
 
 {{- define "ares.validations" -}}
@@ -77,6 +80,7 @@ topology.scheduler/gpu-count, topology.scheduler/preferred-domain, topology.sche
 - expression: "!variables.strategy.hasValue() || variables.strategy.value() in ['consolidated', 'distributed', 'balanced']"
   messageExpression: >-
     "topology.scheduler/placement-strategy: \"" + variables.strategy.value() + "\" is not a strategy: write consolidated, distributed or balanced"
+{{- if .pod }}
 - expression: "!variables.comparable || variables.gpus > 0 || variables.count % variables.pods == 0"
   messageExpression: >-
     "topology.scheduler/gpu-count: " + string(variables.count) + " GPUs cannot be divided among " + string(variables.pods) +
@@ -87,6 +91,7 @@ topology.scheduler/gpu-count, topology.scheduler/preferred-domain, topology.sche
     "differs from the GPU limits of the pod, which are " + string(variables.gpus) + ": write \"" + string(variables.gpus) + "\"" :
     "agrees neither with the GPU limits of one pod, which are " + string(variables.gpus) + ", nor with those of all " + string(variables.pods) +
     " pods: write \"" + string(variables.gpus) + "\" or \"" + string(variables.gpus * variables.pods) + "\"") + ", or change the limits"
+{{- end }}
 {{- end -}}
 
 {{- /* Conditions under which the GPU limits of a workload are set. */ -}}
