@@ -10,7 +10,7 @@ import (
 // A ResourceClaim says exactly which devices a pod uses. What is allocated wins over what is planned.
 
 // exactSeat returns the seat of a pod that gets its GPUs by claims. Of other devices it gets none. If the devices are
-// allocated to it, plans of pods that are not bound give way.
+// allocated to it, the plans of pods that are not bound are withdrawn.
 func (p *Planner) exactSeat(o *pod, name string, wanted []int) ares.Seat {
 	n := p.node(name)
 	seat := ares.Seat{Node: name, CPUs: o.Spec.CPUs, CPUMilli: int(o.Spec.CPUMilli), Memory: o.Spec.MemoryMB, NUMA: -1}

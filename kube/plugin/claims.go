@@ -149,7 +149,7 @@ func (f *claimFeed) track(r planner.Ref, names []string) {
 	}
 }
 
-// update passes what a pod with claims asks for to the planner.
+// update tells the planner what a pod with claims asks for.
 func (f *claimFeed) update(pod *v1.Pod) {
 	uid := string(pod.UID)
 	claims, changed, uses := f.request(pod)

@@ -51,11 +51,10 @@ func train(file string) error {
 	if err := os.WriteFile("/dev/termination-log", []byte(ids), 0o600); err != nil {
 		return err
 	}
-	for {
-		_, err := os.Stat(file)
-		if !errors.Is(err, fs.ErrNotExist) {
+	for range time.Tick(50 * time.Millisecond) {
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
+	return nil
 }
