@@ -17,9 +17,6 @@ import (
 // inSlot starts two seats, one after the other, with the given limits. The second is in a slot, and has ended.
 func (w *world) inSlot(limits Limits) *Proc {
 	w.Helper()
-	if ok, why := w.Contained(); !ok {
-		w.Skip(why)
-	}
 	first, second := rank(100, "true"), rank(101, "true")
 	first.Limits, second.Limits = limits, limits
 	p := w.start(first)
