@@ -89,6 +89,10 @@ func (c digestWriter) resources(s *Spec) digestWriter {
 	c = c.list(52, p.AntiAffinity)
 	c = c.requirements(53, p.NodeRequirements)
 	c = c.list(54, p.PreferredAntiAffinity)
+	c = c.list(55, p.Clusters)
+	c = c.data(56, p.Data)
+	c = c.text(57, string(p.OnPartition))
+	c = c.number(58, p.ClusterLostAfterSeconds)
 	return c
 }
 
@@ -109,7 +113,7 @@ func (c digestWriter) life(s *Spec) digestWriter {
 	if s.Checkpoint.Enabled {
 		c = c.flag(71, true)
 	}
-	c = c.number(72, s.Checkpoint.IntervalMinutes)
+	c = c.number(72, int(s.Checkpoint.IntervalMinutes))
 	c = c.text(73, s.Checkpoint.Path)
 	if s.Preemptible != nil {
 		c = c.flag(74, *s.Preemptible)
@@ -198,6 +202,17 @@ func (c digestWriter) requirements(tag byte, list NodeRequirements) digestWriter
 		for _, v := range r.Values {
 			c = c.bytes(v)
 		}
+	}
+	return c
+}
+
+func (c digestWriter) data(tag byte, list []DataSet) digestWriter {
+	if len(list) == 0 {
+		return c
+	}
+	c = binary.AppendUvarint(append(c, tag), uint64(len(list)))
+	for i := range list {
+		c = binary.AppendVarint(c.bytes(list[i].URI).bytes(list[i].Region), list[i].Bytes)
 	}
 	return c
 }

@@ -23,6 +23,11 @@ type Event struct {
 
 	Reservation *Reservation
 	Policy      *Policy
+	Grant       *Grant // only at a hub
+
+	// Record is the stored record of a new job, so that a recording need not encode the job again. It is nil if the job has an
+	// environment, which recordings leave out, and if the event does not come from a watch.
+	Record []byte
 }
 
 // RunEvent is the new state of a job's run.
@@ -71,6 +76,7 @@ const (
 
 	KindReservation Kind = "reservation"
 	KindPolicy      Kind = "policy"     // its ID is what PolicyID returns
+	KindGrant       Kind = "grant"      // its ID is the job's ID; only at a hub
 	KindProtection  Kind = "protection" // its ID is the job's ID; never in the store
 )
 

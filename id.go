@@ -20,13 +20,24 @@ var idAlphabet = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadd
 // NewJobID derives a job's ID from the tenant and the request ID. The tenant and the request ID are length-prefixed, so ("a", "bc") and
 // ("ab", "c") give different IDs.
 func NewJobID(tenant, requestID string) JobID {
-	buf := make([]byte, 0, 16+len(tenant)+len(requestID))
+	return requestJobID(make([]byte, 0, 16+len(tenant)+len(requestID)), tenant, requestID)
+}
+
+// requestJobID derives an ID from a request. The text `buf` distinguishes kinds of jobs.
+func requestJobID(buf []byte, tenant, requestID string) JobID {
 	buf = binary.BigEndian.AppendUint64(buf, uint64(len(tenant)))
 	buf = append(buf, tenant...)
 	buf = binary.BigEndian.AppendUint64(buf, uint64(len(requestID)))
 	buf = append(buf, requestID...)
 	sum := sha256.Sum256(buf)
 	return JobID("job-" + idAlphabet.EncodeToString(sum[:15]))
+}
+
+// NewHubJobID is like NewJobID, for a job that is submitted to a hub. The hashed text begins with the letter h, whereas those
+// of NewJobID and ElementID begin with a zero byte and the letter e. Therefore no job that is submitted to a member, and no
+// element of an array, can get the same ID as a hub's job. A hub's job keeps its ID in the member that runs it.
+func NewHubJobID(tenant, requestID string) JobID {
+	return requestJobID([]byte("hub "), tenant, requestID)
 }
 
 // JobID returns the ID of the job that this submission creates. The job's ID depends on the submission's

@@ -16,6 +16,10 @@ const (
 	Viewer        Role = "viewer"         // reads the jobs and objects of its tenant or queue
 	Auditor       Role = "auditor"        // reads everything, including the audit log, and changes nothing
 	AgentRole     Role = "agent"          // calls the agents' methods, for its own node only
+
+	// MemberRole calls the methods of a federation's members. It comes only with the certificate of a cluster: no binding can
+	// grant it, so Roles does not list it.
+	MemberRole Role = "member"
 )
 
 // Roles lists every role.
@@ -43,6 +47,7 @@ type Identity struct {
 	Bindings []Binding
 	Until    time.Time // when it expires, zero for never
 	Node     string    // the only node that an agent acts for, "" for any
+	Cluster  string    // the cluster that a member of a federation acts for, "" for everybody else
 }
 
 // IsPlatformAdmin reports whether the identity has the role platform-admin. That role always applies to all tenants, so a binding with a
@@ -59,4 +64,5 @@ const (
 	ByToken IdentityKind = "token"
 	ByOIDC  IdentityKind = "oidc"
 	ByCert  IdentityKind = "cert"
+	ByHub   IdentityKind = "hub" // a user of the hub that this cluster has joined; the hub has authenticated the user
 )

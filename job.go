@@ -78,13 +78,43 @@ type Placement struct {
 	PreferredAntiAffinity []string `json:"preferred_anti_affinity,omitzero"`
 	// The job runs only on nodes and GPUs that meet all NodeRequirements.
 	NodeRequirements NodeRequirements `json:"node_requirements,omitzero"`
+
+	// The remaining fields concern the clusters of a federation. Few jobs set them, so they are here and not in Spec.
+
+	// Clusters are the only clusters to which a hub may grant the job; empty for any.
+	Clusters []string `json:"clusters,omitzero"`
+	// Data lists the datasets that the job reads. A hub prefers clusters that have them.
+	Data []DataSet `json:"data,omitzero"`
+	// OnPartition says what a hub does when the cluster that owns the job is silent.
+	OnPartition PartitionPolicy `json:"on_partition,omitzero"`
+	// ClusterLostAfterSeconds is how long a cluster may be silent before a hub gives the job to another one. It needs the
+	// policy PartitionFence.
+	ClusterLostAfterSeconds int `json:"cluster_lost_after_seconds,omitzero"`
 }
+
+// DataSet is data that a job reads.
+type DataSet struct {
+	URI string `json:"uri,omitzero"`
+	// Region is the only region in which the job may run because of this data; "" for any.
+	Region string `json:"region,omitzero"`
+	Bytes  int64  `json:"bytes,omitzero"`
+}
+
+// PartitionPolicy says what happens to a job whose cluster no longer answers its hub.
+type PartitionPolicy string
+
+// The policies for a silent cluster.
+const (
+	PartitionWait  PartitionPolicy = "wait"  // the job stays there (default)
+	PartitionFence PartitionPolicy = "fence" // the cluster stops the job in time, and then another cluster may run it
+)
 
 // IsZero reports whether no field is set. The JSON form of a spec leaves out such a placement.
 func (p *Placement) IsZero() bool {
 	return p == nil || p.Strategy == "" && p.RequiredLevel == "" && p.PreferredLevel == "" && p.PreferredDomain == "" && p.NetworkBandwidth == "" &&
 		!p.LatencySensitive && p.NodeSelector == nil && p.Tolerations == nil && p.Regions == nil && p.NodeAffinity == nil &&
-		p.PreferredNodeAffinity == nil && p.Affinity == nil && p.AntiAffinity == nil && p.PreferredAntiAffinity == nil && p.NodeRequirements == nil
+		p.PreferredNodeAffinity == nil && p.Affinity == nil && p.AntiAffinity == nil && p.PreferredAntiAffinity == nil && p.NodeRequirements == nil &&
+		p.Clusters == nil && p.Data == nil && p.OnPartition == "" && p.ClusterLostAfterSeconds == 0
 }
 
 // Placement returns the constraints on where the job runs. It is empty if there are none. Most jobs have none or the same
@@ -132,7 +162,7 @@ const (
 // Checkpoint says whether and how often a job saves its state.
 type Checkpoint struct {
 	Enabled         bool   `json:"enabled,omitzero"`
-	IntervalMinutes int    `json:"interval_minutes,omitzero"`
+	IntervalMinutes int32  `json:"interval_minutes,omitzero"` // 32 bits, so that a job stays small
 	Path            string `json:"path,omitzero"`
 }
 
@@ -159,6 +189,7 @@ type Job struct {
 	ArrayIndex int32        // of an element: its index, from 0
 	ArrayCount int32        // of an element: how many there are
 	Notes      []PolicyNote // notes that policies added when the job was accepted
+	Origin     *Origin      `json:",omitempty"` // the grant of a hub, nil for a job that was submitted here
 }
 
 // DefaultsVersion is the version of the defaults below. A stored job consists of the submitted
@@ -198,7 +229,11 @@ func (s Spec) WithDefaultsOf(version int) Spec {
 		fill(&s.LostAfterSeconds, int(EarlierLostAfter/time.Second))
 	}
 	fill(&s.LostAfterSeconds, int(DefaultLostAfter/time.Second))
-	fill(&s.EditPlacement().Strategy, "balanced")
+	if s.Constraints == nil {
+		s.Constraints = defaultPlacement
+	} else if s.Constraints.Strategy == "" {
+		s.EditPlacement().Strategy = defaultPlacement.Strategy
+	}
 	if version >= 2 && s.Gang != nil && !*s.Gang {
 		fill(&s.MinMembers, 1) // without a gang, the job starts with as many members as fit
 	}
@@ -210,20 +245,22 @@ func (s Spec) WithDefaultsOf(version int) Spec {
 	fill(&s.Retry.Multiplier, 2)
 	fill(&s.Retry.MaxBackoffSeconds, 300)
 	if s.Priority == nil {
-		s.Priority = new(DefaultPriority)
+		s.Priority = &defaultPriority
 		if s.PriorityClass != "" {
 			s.Priority = new(s.PriorityClass.Floor())
 		}
 	}
 	s.PriorityClass = ClassOf(*s.Priority)
 	if s.Gang == nil {
-		s.Gang = new(s.Members > 1)
+		if s.Gang = &noGang; s.Members > 1 {
+			s.Gang = &gang
+		}
 	}
 	if s.GraceSeconds == nil {
-		s.GraceSeconds = new(DefaultGraceSeconds)
+		s.GraceSeconds = &defaultGraceSeconds
 	}
 	if s.Retry.MaxRetries == nil {
-		s.Retry.MaxRetries = new(DefaultMaxRetries)
+		s.Retry.MaxRetries = &defaultMaxRetries
 	}
 	if s.Retry.RetryOn == nil {
 		s.Retry.RetryOn = []string{RetryOnFailure, RetryOnSignal}
@@ -233,6 +270,19 @@ func (s Spec) WithDefaultsOf(version int) Spec {
 	}
 	return s
 }
+
+// Specs share these values, because defaults are filled in several times for each submission. Values that a spec points to are never
+// changed in place: see EditPlacement.
+var (
+	defaultPlacement    = &Placement{Strategy: "balanced"}
+	defaultPriority     = DefaultPriority
+	defaultGraceSeconds = DefaultGraceSeconds
+	defaultMaxRetries   = DefaultMaxRetries
+	gang, noGang        = true, false
+)
+
+// HasDefaultPlacement reports whether a spec has the default placement, which it shares with other specs.
+func (s *Spec) HasDefaultPlacement() bool { return s.Constraints == defaultPlacement }
 
 func fill[T comparable](field *T, value T) {
 	var zero T

@@ -146,7 +146,7 @@ func (r *Run) DueNotices(j *Job) []Notice {
 		}
 		failed := r.Phase == Failed || r.Phase == Lost
 		switch {
-		case mark.Ended || !r.Phase.Final():
+		case mark.Ended || !r.Phase.Final() || r.Phase == Returned: // a returned job has not ended
 		case failed && wants(NotifyFail):
 			add(NotifyFail, r.Placed, r.FinishedAt)
 		case wants(NotifyEnd):

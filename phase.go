@@ -8,7 +8,8 @@ import (
 // Phase is the state of a job in its life cycle.
 type Phase string
 
-// These are the phases of a job. Succeeded, Failed, Cancelled and Lost are final.
+// These are the phases of a job. Succeeded, Failed, Cancelled, Lost and Returned are final. A job in phase Returned has not
+// ended: its hub may have granted it to another cluster.
 const (
 	Pending   Phase = "pending"   // accepted, waiting to be placed
 	Scheduled Phase = "scheduled" // seats allocated, but not yet claimed by every rank
@@ -19,25 +20,28 @@ const (
 	Failed    Phase = "failed"    // ended with a failure and is not retried
 	Cancelled Phase = "cancelled" // ended because somebody cancelled it
 	Lost      Phase = "lost"      // an at_most_once job whose node was lost, or that may have run when the store was restored
+	Returned  Phase = "returned"  // a granted job that this cluster gave back to its hub; never at a hub
 )
 
 // allowedTransitions lists the allowed transitions between phases. No other table defines them. A
 // phase without a row in the table is final.
 var allowedTransitions = map[Phase][]Phase{
-	Pending:   {Scheduled, Running, Cancelled, Failed, Lost}, // only an array runs immediately, with its first element
+	Pending:   {Scheduled, Running, Cancelled, Failed, Lost, Returned}, // only an array runs immediately, with its first element
 	Scheduled: {Running, Pending, Retrying, Preempted, Succeeded, Failed, Cancelled, Lost},
 	Running:   {Succeeded, Failed, Cancelled, Retrying, Preempted, Pending, Lost},
-	Retrying:  {Pending, Cancelled, Failed, Lost},
-	Preempted: {Pending, Cancelled, Failed, Lost},
+	Retrying:  {Pending, Cancelled, Failed, Lost, Returned},
+	Preempted: {Pending, Cancelled, Failed, Lost, Returned},
 }
 
 // Phases lists every phase in the order of a job's life.
 func Phases() []Phase {
-	return []Phase{Pending, Scheduled, Running, Retrying, Preempted, Succeeded, Failed, Cancelled, Lost}
+	return []Phase{Pending, Scheduled, Running, Retrying, Preempted, Succeeded, Failed, Cancelled, Lost, Returned}
 }
 
 // Final reports whether the phase is final. A job in a final phase never changes again.
-func (p Phase) Final() bool { return p == Succeeded || p == Failed || p == Cancelled || p == Lost }
+func (p Phase) Final() bool {
+	return p == Succeeded || p == Failed || p == Cancelled || p == Lost || p == Returned
+}
 
 // Active reports whether an attempt is in progress in this phase.
 func (p Phase) Active() bool { return p == Scheduled || p == Running }

@@ -48,6 +48,8 @@ func TestPlacementIsZero(t *testing.T) {
 			f.SetString("x")
 		case reflect.Bool:
 			f.SetBool(true)
+		case reflect.Int:
+			f.SetInt(1)
 		case reflect.Slice:
 			f.Set(reflect.MakeSlice(f.Type(), 0, 0))
 		case reflect.Map:

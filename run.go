@@ -33,6 +33,21 @@ type Run struct {
 	// Notified records, for each rule of the job's notifications, which of them are settled. It may be shorter than the
 	// list of rules, and is never changed in place.
 	Notified []NotifyMark `json:",omitempty"`
+
+	// Cluster is, at a hub, the cluster that owns the job, or in which it ended. It is "" while no cluster owns the job, and
+	// always in a member.
+	Cluster string `json:",omitempty"`
+	// ExcludedClusters are, at a hub, the clusters that have another job with this job's ID. It is never changed in place.
+	ExcludedClusters []string `json:",omitempty"`
+	// Epoch is, at a hub, the number of the last grant that was bound.
+	Epoch int64 `json:",omitempty"`
+	// AsOf is, at a hub, the revision of the owner's run from which this run was copied; 0 before the first copy.
+	AsOf int64 `json:",omitempty"`
+	// TokenBase is added to the number of an attempt in the fencing tokens of a granted job. A restore raises it.
+	TokenBase int `json:",omitempty"`
+	// Unconfirmed is true from a restore of a member until the hub has confirmed that the member still has the granted job.
+	// Until then the job is not started, returned or cancelled (F5).
+	Unconfirmed bool `json:",omitempty"`
 }
 
 // MonthUsage is the GPU usage of dropped attempts in one month in UTC.

@@ -121,6 +121,9 @@ const (
 // State returns the state of a dependency on a job in the given phase. The argument `started` is true if the job has
 // started at least once. Singleton has no such state.
 func (t DependencyType) State(p Phase, started bool) DependencyState {
+	if p == Returned && t != Singleton && (t != AfterStart || !started) {
+		return DependencyNever // it may end in another cluster, of which this one learns nothing
+	}
 	met := false
 	switch t {
 	case AfterOK, AfterCorr:

@@ -101,6 +101,9 @@ func TestSetHold(t *testing.T) {
 		t.Error("a clone shares the hold")
 	}
 	step(false, true, "")
+	r.Cluster = "east"
+	step(true, false, "cluster east owns job")
+	r.Cluster = ""
 	if err := r.Place([]Seat{{Node: "a"}}, 0, now); err != nil {
 		t.Fatal(err)
 	}

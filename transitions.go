@@ -16,6 +16,9 @@ func (r *Run) Place(seats []Seat, score int, now time.Time) error {
 	if r.Hold != nil && !r.Hold.Released {
 		return Errorf(Conflict, "the job is held by %s", r.Hold.By)
 	}
+	if r.Unconfirmed {
+		return Errorf(Conflict, "the hub has not confirmed the job since this cluster was restored")
+	}
 	r.Placed++
 	if err := r.changePhase(Scheduled, now, placedMessage(seats)); err != nil {
 		r.Placed--
@@ -210,7 +213,10 @@ func (r *Run) RequestStop(s Stop) error {
 	if r.Phase.Final() {
 		return Errorf(Conflict, "the job is already %s", r.Phase)
 	}
-	if s.Why.EndsOnlyWaiting() {
+	switch {
+	case r.IsBound():
+		return r.requestStopOfOwner(s)
+	case s.Why.EndsOnlyWaiting():
 		return r.expireQueued(s)
 	}
 	if !r.Phase.Active() {
@@ -223,6 +229,20 @@ func (r *Run) RequestStop(s Stop) error {
 		return Errorf(Conflict, "the job is an array: stop its elements instead")
 	}
 	if r.Stop != nil && (r.Stop.Why == StopCancel || s.Why != StopCancel) {
+		return nil
+	}
+	r.Stop = &s
+	r.addTransition(s.At, fmt.Sprintf("stop requested: %s by %s", s.Why, s.RequestedBy("")))
+	return nil
+}
+
+// requestStopOfOwner records, at a hub, the intent to cancel a job that a cluster owns. The hub cannot end the job itself,
+// because the owner may have started it (F8). The intent stays until the job ends or has no owner any more.
+func (r *Run) requestStopOfOwner(s Stop) error {
+	if s.Why != StopCancel {
+		return Errorf(Conflict, "cluster %s owns the job: a hub can only cancel it", r.Cluster)
+	}
+	if r.Stop != nil {
 		return nil
 	}
 	r.Stop = &s
@@ -400,6 +420,11 @@ func (r *Run) ForceRelease(j *Job, node string, force bool, now time.Time) (free
 // as lost.
 func (r *Run) Restore(j *Job, now time.Time) (changed bool, err error) {
 	a := r.Current()
+	if j.Origin != nil && !r.Phase.Final() {
+		r.TokenBase += restoredAttempts
+		r.Unconfirmed, r.Nominated = true, nil
+		changed = true
+	}
 	switch {
 	case r.Phase.Final():
 		return false, nil
@@ -411,11 +436,11 @@ func (r *Run) Restore(j *Job, now time.Time) (changed bool, err error) {
 		}
 		return true, r.endAttempt(j, now)
 	case r.Stop != nil: // an array that is being stopped ends after its elements
-		return false, nil
+		return changed, nil
 	case j.Mode == AtMostOnce:
 		return true, r.changePhase(Lost, now, restoredReason+", so it may have run; at_most_once jobs are not run again")
 	}
-	return false, nil
+	return changed, nil
 }
 
 // endAttempt ends the current attempt and decides how the job continues. It implements the rules on cancel, loss,
@@ -504,7 +529,7 @@ func (r *Run) changePhase(to Phase, now time.Time, message string) error {
 	}
 	r.Phase, r.Reason = to, message
 	if to.Final() {
-		r.FinishedAt, r.Nominated = now, nil
+		r.FinishedAt, r.Nominated, r.Unconfirmed = now, nil, false
 	}
 	r.addTransition(now, message)
 	return nil
@@ -513,6 +538,11 @@ func (r *Run) changePhase(to Phase, now time.Time, message string) error {
 func (r *Run) addTransition(now time.Time, message string) {
 	n := r.Placed
 	r.Transitions = append(r.Transitions, Transition{At: now, Phase: r.Phase, Attempt: n, Message: message})
+	r.limitTransitions()
+}
+
+// limitTransitions drops the oldest transitions if there are too many.
+func (r *Run) limitTransitions() {
 	if over := len(r.Transitions) - MaxTransitionsKept; over > 0 {
 		// The first transition is never dropped, because it records when the job was accepted.
 		r.Transitions = append(r.Transitions[:1:1], r.Transitions[1+over:]...)

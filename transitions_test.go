@@ -16,11 +16,11 @@ var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // TestTableOfMoves checks the table of transitions for every pair of phases.
 func TestTableOfMoves(t *testing.T) {
 	allowed := map[ares.Phase]string{
-		ares.Pending:   "scheduled running failed cancelled lost",
+		ares.Pending:   "scheduled running failed cancelled lost returned",
 		ares.Scheduled: "pending running retrying preempted succeeded failed cancelled lost",
 		ares.Running:   "pending retrying preempted succeeded failed cancelled lost",
-		ares.Retrying:  "pending failed cancelled lost",
-		ares.Preempted: "pending failed cancelled lost",
+		ares.Retrying:  "pending failed cancelled lost returned",
+		ares.Preempted: "pending failed cancelled lost returned",
 	}
 	for _, from := range ares.Phases() {
 		for _, to := range ares.Phases() {

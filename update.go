@@ -51,6 +51,8 @@ func (r *Run) Update(j *Job, u JobUpdate, by string, now time.Time) (changed boo
 		return false, Errorf(Conflict, "the job is already %s", r.Phase)
 	case j.has(&u):
 		return false, nil
+	case r.IsBound():
+		return false, Errorf(Conflict, "cluster %s owns job %s: update it at a server of that cluster", r.Cluster, j.ID)
 	case r.Stop != nil:
 		return false, Errorf(Conflict, "the job is being stopped (%s)", r.Stop.Why)
 	case j.IsArray() && r.Next > 0:

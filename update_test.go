@@ -48,6 +48,7 @@ func TestUpdateRules(t *testing.T) {
 		"running":  {Run{Phase: Running}, next, JobUpdate{Priority: &other}, "only while it waits"},
 		"limit":    {Run{Phase: Scheduled}, next, JobUpdate{MaxRuntimeMinutes: &other}, "only while it waits"},
 		"stopping": {Run{Phase: Running, Stop: &Stop{Why: StopCancel}}, next, JobUpdate{Labels: map[string]string{"a": "b"}}, "being stopped"},
+		"bound":    {Run{Phase: Pending, Cluster: "east"}, next, JobUpdate{Priority: &other}, "cluster east owns job job-a: update it at a server of that cluster"},
 		"array":    {Run{Phase: Running, Next: 2}, &Job{Spec: Spec{Array: Array{Count: 3}}}, JobUpdate{Labels: map[string]string{"a": "b"}}, "elements of the array"},
 	} {
 		if changed, err := c.run.Update(c.job, c.u, "ann", now); changed || err == nil || !strings.Contains(err.Error(), c.want) || CodeOf(err) != Conflict {

@@ -26,6 +26,9 @@ const (
 	MinLostAfterSec   = 10 // minimum for a tenant's default; the session TTL is the minimum for a job's own value
 	MaxLostAfterSec   = 24 * 3600
 	MaxGraceSec       = 3600
+	MaxDataSets       = 64
+	MinClusterLostSec = 60
+	MaxClusterLostSec = 24 * 3600
 )
 
 var (
@@ -141,7 +144,7 @@ func (s Spec) checkWorkingDir(p *Problems) {
 func (s Spec) checkLife(p *Problems) {
 	between(p, "max_queue_minutes", s.MaxQueueMinutes, 0, MaxMinutes)
 	between(p, "max_runtime_minutes", s.MaxRuntimeMinutes, 0, MaxMinutes)
-	between(p, "checkpoint.interval_minutes", s.Checkpoint.IntervalMinutes, 0, MaxMinutes)
+	between(p, "checkpoint.interval_minutes", int(s.Checkpoint.IntervalMinutes), 0, MaxMinutes)
 	text(p, "checkpoint.path", s.Checkpoint.Path, 4096)
 	if s.GraceSeconds != nil {
 		between(p, "grace_seconds", *s.GraceSeconds, 0, MaxGraceSec)
@@ -177,12 +180,53 @@ func (pl Placement) check(p *Problems) {
 	pl.NodeRequirements.check(p, "placement.node_requirements")
 	names(p, "placement.tolerations", pl.Tolerations)
 	names(p, "placement.regions", pl.Regions)
+	pl.checkClusters(p)
 	each(p, "placement.tolerations", pl.Tolerations, ParseToleration)
 	each(p, "placement.node_affinity", pl.NodeAffinity, ParseCondition)
 	each(p, "placement.preferred_node_affinity", pl.PreferredNodeAffinity, ParseCondition)
 	each(p, "placement.affinity", pl.Affinity, ParseNear)
 	each(p, "placement.anti_affinity", pl.AntiAffinity, ParseNear)
 	each(p, "placement.preferred_anti_affinity", pl.PreferredAntiAffinity, ParseNear)
+}
+
+// checkClusters checks the fields that concern the clusters of a federation.
+func (pl Placement) checkClusters(p *Problems) {
+	if len(pl.Clusters) > MaxLabels {
+		p.Add("placement.clusters", "at most %d entries, got %d", MaxLabels, len(pl.Clusters))
+	} else {
+		for i, c := range pl.Clusters {
+			if !ValidName(c) {
+				p.Add(fmt.Sprintf("placement.clusters[%d]", i), "%q is not the name of a cluster: use up to 63 letters, digits, '-' and '_', first a letter or digit", Clip(c))
+			}
+		}
+	}
+	if len(pl.Data) > MaxDataSets {
+		p.Add("data", "at most %d datasets, got %d", MaxDataSets, len(pl.Data))
+	} else {
+		for i := range pl.Data {
+			pl.Data[i].check(p, fmt.Sprintf("data[%d]", i))
+		}
+	}
+	oneOf(p, "on_partition", string(pl.OnPartition), []string{string(PartitionWait), string(PartitionFence)})
+	switch s := pl.ClusterLostAfterSeconds; {
+	case s != 0 && pl.OnPartition != PartitionFence:
+		p.Add("cluster_lost_after_seconds", "it has an effect only with on_partition %s: set that, or leave it out", PartitionFence)
+	case s == 0 && pl.OnPartition == PartitionFence:
+		p.Add("cluster_lost_after_seconds", "on_partition %s needs it: the number of seconds, from %d to %d, after which another cluster may run the job", PartitionFence, MinClusterLostSec, MaxClusterLostSec)
+	case s != 0:
+		between(p, "cluster_lost_after_seconds", s, MinClusterLostSec, MaxClusterLostSec)
+	}
+}
+
+func (d *DataSet) check(p *Problems, field string) {
+	if d.URI == "" {
+		p.Add(field+".uri", "is required: the place of the data, such as s3://bucket/path")
+	}
+	text(p, field+".uri", d.URI, 1024)
+	text(p, field+".region", d.Region, MaxNameBytes)
+	if d.Bytes < 0 {
+		p.Add(field+".bytes", "must not be negative, got %d", d.Bytes)
+	}
 }
 
 func (r RetryPolicy) check(p *Problems) {

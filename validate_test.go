@@ -75,7 +75,7 @@ func TestCheckLimits(t *testing.T) {
 		number("array.parallelism", 0, 9, func(s *S, v int) { s.Array = ares.Array{Count: 9, Parallelism: v} }),
 		number("max_queue_minutes", 0, ares.MaxMinutes, func(s *S, v int) { s.MaxQueueMinutes = v }),
 		number("max_runtime_minutes", 0, ares.MaxMinutes, func(s *S, v int) { s.MaxRuntimeMinutes = v }),
-		number("checkpoint.interval_minutes", 0, ares.MaxMinutes, func(s *S, v int) { s.Checkpoint.IntervalMinutes = v }),
+		number("checkpoint.interval_minutes", 0, ares.MaxMinutes, func(s *S, v int) { s.Checkpoint.IntervalMinutes = int32(v) }),
 		number("grace_seconds", 0, ares.MaxGraceSec, func(s *S, v int) { s.GraceSeconds = &v }),
 		number("lost_after_seconds", 0, ares.MaxLostAfterSec, func(s *S, v int) { s.LostAfterSeconds = v }),
 		number("retry.max_retries", 0, ares.MaxRetriesLimit, func(s *S, v int) { s.Retry.MaxRetries = &v }),
@@ -87,6 +87,13 @@ func TestCheckLimits(t *testing.T) {
 		choice("priority_class", "high", func(s *S, v string) { s.PriorityClass = ares.Class(v) }),
 		choice("execution_mode", "at_most_once", func(s *S, v string) { s.Mode = ares.Mode(v) }),
 		choice("placement.strategy", "distributed", func(s *S, v string) { s.EditPlacement().Strategy = v }),
+		word("data[0].uri", 1024, func(s *S, v string) { s.EditPlacement().Data = []ares.DataSet{{URI: v}} }),
+		word("data[0].region", ares.MaxNameBytes, func(s *S, v string) { s.EditPlacement().Data = []ares.DataSet{{URI: "s3://b", Region: v}} }),
+		number("cluster_lost_after_seconds", ares.MinClusterLostSec, ares.MaxClusterLostSec, func(s *S, v int) {
+			p := s.EditPlacement()
+			p.OnPartition, p.ClusterLostAfterSeconds = ares.PartitionFence, v
+		}),
+		choice("on_partition", "wait", func(s *S, v string) { s.EditPlacement().OnPartition = ares.PartitionPolicy(v) }),
 		choice("placement.required_level", "rack", func(s *S, v string) { s.EditPlacement().RequiredLevel = v }),
 		choice("placement.preferred_level", "numa", func(s *S, v string) { s.EditPlacement().PreferredLevel = v }),
 		choice("placement.network_bandwidth", "100Gb", func(s *S, v string) { s.EditPlacement().NetworkBandwidth = v }),

@@ -113,7 +113,7 @@ func (s *seat) environment(job *ares.Spec, home string, user *run.User) []string
 	rank, world := strconv.Itoa(int(o.Seat.Rank)), strconv.Itoa(int(o.WorldSize))
 	maps.Copy(env, map[string]string{
 		"ARES_JOB_ID": o.Seat.JobId, "ARES_ATTEMPT": strconv.Itoa(int(o.Attempt)),
-		"ARES_FENCING_TOKEN": strconv.FormatInt(o.Seat.Fence, 10), "ARES_RANK": rank, "ARES_WORLD_SIZE": world,
+		"ARES_FENCING_TOKEN": strconv.FormatInt(cmp.Or(o.FencingToken, o.Seat.Fence), 10), "ARES_RANK": rank, "ARES_WORLD_SIZE": world,
 		"ARES_NODE": s.agent.cfg.Node,
 		"RANK":      rank, "WORLD_SIZE": world, "MASTER_ADDR": o.MasterAddress, "MASTER_PORT": strconv.Itoa(int(o.MasterPort)),
 		"CUDA_VISIBLE_DEVICES": s.agent.visible(o.Shares), "CUDA_DEVICE_ORDER": "PCI_BUS_ID",

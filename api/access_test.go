@@ -124,6 +124,13 @@ func newEstate(t *testing.T) *estate {
 		engine.explains.Holders = append(engine.explains.Holders, ares.Holder{Tenant: tenant, Job: j, GPUs: 1})
 		engine.explains.Ahead = append(engine.explains.Ahead, ares.Ahead{Tenant: tenant, First: j, Jobs: 1})
 	}
+	_, err = e.store.RegisterCluster(t.Context(), store.Cluster{Name: "east", RegisteredAt: time.Now()})
+	must(t, err)
+	_, err = e.store.UpdateCluster(t.Context(), "east", func(c *store.Cluster) error {
+		c.FederatedTenants, c.LocalTenants = []string{"b"}, []string{canaryOf("b")} // only administrators learn them
+		return nil
+	})
+	must(t, err)
 	window := &ares.Reservation{Name: "window-b", Tenant: "b"}
 	reserved := ares.Textf("reserved %s until tomorrow (%s)", window.For(), window.Ref())
 	engine.explains.ETA = ares.ETA{Basis: reserved}
@@ -190,6 +197,8 @@ func fill(m protoreflect.Message, in ids) {
 			set("oidc:nobody")
 		case name == "node_id":
 			set("n1")
+		case name == "name" && strings.Contains(string(m.Descriptor().Name()), "Cluster"):
+			set("east")
 		case name == "name" && strings.Contains(string(m.Descriptor().Name()), "Reservation"):
 			set("window-" + in.tenant)
 		case name == "name" && (strings.Contains(string(m.Descriptor().Name()), "Token") || strings.Contains(string(m.Descriptor().Name()), "Policy")):

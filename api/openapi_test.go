@@ -158,7 +158,7 @@ func TestExamples(t *testing.T) {
 		}
 	}
 	for id := range calls {
-		if !slices.Contains(elsewhere, id) {
+		if !slices.Contains(elsewhere, id) && !strings.HasPrefix(id, "ClustersService_") { // TestAuditOfClusters sends these
 			t.Errorf("the example of %s is not sent", id)
 		}
 	}

@@ -83,7 +83,11 @@ type Config struct {
 	// AgentService serves node agents. If AgentService is nil, the server does
 	// not offer it.
 	AgentService apipb.AgentServiceServer
-	// Trust issues and checks the certificates of nodes.
+	// Federation is the part of the server that knows other clusters.
+	Federation service.Federation
+	// FederationService serves the members of a hub. If FederationService is nil, the server does not offer it.
+	FederationService apipb.FederationServiceServer
+	// Trust issues and checks the certificates of nodes and member clusters.
 	Trust *pipeline.Trust
 	// The function Certified returns the identity that a verified client certificate proves. The
 	// identity has kind ares.ByCert. By default, Certified is Trust.Identify.
@@ -154,6 +158,7 @@ func New(cfg Config) (*Server, error) {
 		AuditLog: cfg.AuditLog, AuditHistory: cfg.AuditHistory, AuditMarks: cfg.AuditMarks,
 		Alert: cfg.Alert, FreeMB: cfg.FreeMB, Ready: cfg.Ready, Now: cfg.Now,
 		Version: cfg.Version, Server: cfg.Server, Currency: cfg.Currency, ReuseTenants: cfg.ReuseTenants, Log: cfg.Log,
+		Federation: cfg.Federation, FederationService: cfg.FederationService,
 	})
 	rest, err := rest.New(services, rest.Config{Auth: cfg.Auth, Hosts: cfg.Hosts, MaxBody: cfg.MaxBody, Log: cfg.Log})
 	if err != nil {
@@ -167,6 +172,11 @@ func New(cfg Config) (*Server, error) {
 // readers never read the message and running calls need the shutdown time.
 // After Close is called, new streams are rejected.
 func (d *Server) Close(ctx context.Context) { d.pipeline.Close(ctx) }
+
+// AnswerHub answers a read of this cluster's hub about a job that the hub has granted. See service.Services.
+func (d *Server) AnswerHub(ctx context.Context, q *apipb.OwnerRead, attempt int, granted func(context.Context) error, send func(*apipb.ReadAnswer) error) error {
+	return d.services.AnswerHub(ctx, q, attempt, granted, send)
+}
 
 // UnderWay calls the function `each` once for every class of calls that has a limit. It passes
 // the name of the class, the number of running calls or streams, and the number of waiting ones.

@@ -959,7 +959,9 @@ type SeatOrder struct {
 	// scheduler decided: the node may have lost its isolation since then.
 	Trusted bool `protobuf:"varint,19,opt,name=trusted,proto3" json:"trusted,omitempty"`
 	// Thousandths of a CPU core in addition to cpu_cores.
-	CpuMilli      int32 `protobuf:"varint,20,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	CpuMilli int32 `protobuf:"varint,20,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	// The job's ARES_FENCING_TOKEN. Absent if it is the fence of the seat.
+	FencingToken  int64 `protobuf:"varint,21,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1130,6 +1132,13 @@ func (x *SeatOrder) GetTrusted() bool {
 func (x *SeatOrder) GetCpuMilli() int32 {
 	if x != nil {
 		return x.CpuMilli
+	}
+	return 0
+}
+
+func (x *SeatOrder) GetFencingToken() int64 {
+	if x != nil {
+		return x.FencingToken
 	}
 	return 0
 }
@@ -2663,7 +2672,7 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\"Z\n" +
 	"\x12WatchSeatsResponse\x12(\n" +
 	"\x05seats\x18\x01 \x03(\v2\x12.ares.v1.SeatOrderR\x05seats\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\"\xc0\x05\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"\xe5\x05\n" +
 	"\tSeatOrder\x12$\n" +
 	"\x04seat\x18\x01 \x01(\v2\x10.ares.v1.SeatRefR\x04seat\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x14\n" +
@@ -2690,7 +2699,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"arrayCount\x12C\n" +
 	"\x0fcheckpointed_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\x0echeckpointedAt\x12\x18\n" +
 	"\atrusted\x18\x13 \x01(\bR\atrusted\x12\x1b\n" +
-	"\tcpu_milli\x18\x14 \x01(\x05R\bcpuMilli\"V\n" +
+	"\tcpu_milli\x18\x14 \x01(\x05R\bcpuMilli\x12#\n" +
+	"\rfencing_token\x18\x15 \x01(\x03R\ffencingToken\"V\n" +
 	"\vDeviceShare\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +

@@ -20,7 +20,7 @@ func (m *JobSpec) Spec() ares.Spec {
 		AcceleratorType: m.AcceleratorType, GPUModel: m.GpuModel, AllowMixedModels: m.AllowMixedModels, MIGProfile: m.MigProfile,
 		GPUMemoryMB: int(m.GpuMemoryMb), CPUs: int(m.CpuCores), CPUMilli: m.CpuMilli, MemoryMB: int(m.MemoryMb), NUMAPolicy: m.NumaPolicy,
 		Command: m.Command, Args: m.Args, Image: m.Image, Environment: m.Environment, WorkingDir: m.WorkingDir, CodeDigest: m.CodeDigest,
-		Gang: m.GangScheduling, MinMembers: int(m.MinMembers), Constraints: m.Placement.placement(),
+		Gang: m.GangScheduling, MinMembers: int(m.MinMembers), Constraints: m.constraints(),
 		Deadline: Time(m.Deadline), MaxQueueMinutes: int(m.MaxQueueMinutes), MaxRuntimeMinutes: int(m.MaxRuntimeMinutes),
 		Retry: m.Retry.policy(), Mode: ares.Mode(m.ExecutionMode), LostAfterSeconds: int(m.LostAfterSeconds),
 		GraceSeconds: intPtr(m.GraceSeconds), Checkpoint: m.Checkpoint.checkpoint(), Preemptible: m.Preemptible, After: m.After,
@@ -58,12 +58,29 @@ func newStartConditions(c *ares.StartConditions) *StartConditions {
 	return out
 }
 
+// The method `constraints` returns nil if no option of the placement or of the federation is set.
+func (m *JobSpec) constraints() *ares.Placement {
+	p := m.Placement.placement()
+	if len(m.Data) == 0 && m.OnPartition == "" && m.ClusterLostAfterSeconds == 0 {
+		return p
+	}
+	if p == nil {
+		p = &ares.Placement{}
+	}
+	for _, d := range m.Data {
+		p.Data = append(p.Data, ares.DataSet{URI: d.GetUri(), Region: d.GetRegion(), Bytes: d.GetBytes()})
+	}
+	p.OnPartition, p.ClusterLostAfterSeconds = ares.PartitionPolicy(m.OnPartition), int(m.ClusterLostAfterSeconds)
+	return p
+}
+
 // The method `placement` returns nil if no placement option is set.
 func (m *Placement) placement() *ares.Placement {
 	if m == nil {
 		return nil
 	}
 	p := &ares.Placement{
+		Clusters: m.Clusters,
 		Strategy: m.Strategy, RequiredLevel: m.RequiredLevel, PreferredLevel: m.PreferredLevel,
 		PreferredDomain: m.PreferredDomain, NetworkBandwidth: m.NetworkBandwidth, LatencySensitive: m.LatencySensitive,
 		NodeSelector: m.NodeSelector, Tolerations: m.Tolerations, Regions: m.Regions,
@@ -109,7 +126,7 @@ func (m *Checkpoint) checkpoint() ares.Checkpoint {
 	if m == nil {
 		return ares.Checkpoint{}
 	}
-	return ares.Checkpoint{Enabled: m.Enabled, IntervalMinutes: int(m.IntervalMinutes), Path: m.Path}
+	return ares.Checkpoint{Enabled: m.Enabled, IntervalMinutes: m.IntervalMinutes, Path: m.Path}
 }
 
 // NewJobSpec translates a spec into its wire form. The result shares slices and
@@ -129,10 +146,16 @@ func NewJobSpec(s *ares.Spec) *JobSpec {
 		Placement: newPlacement(s.Placement()), Retry: newRetryPolicy(&s.Retry), Secrets: newSecretRefs(s.Secrets), Start: newStartConditions(s.Start), Notify: s.Notify,
 	}
 	if s.Checkpoint != (ares.Checkpoint{}) {
-		m.Checkpoint = &Checkpoint{Enabled: s.Checkpoint.Enabled, IntervalMinutes: int32(s.Checkpoint.IntervalMinutes), Path: s.Checkpoint.Path}
+		m.Checkpoint = &Checkpoint{Enabled: s.Checkpoint.Enabled, IntervalMinutes: s.Checkpoint.IntervalMinutes, Path: s.Checkpoint.Path}
 	}
 	if s.Array != (ares.Array{}) {
 		m.Array = &Array{Count: int32(s.Array.Count), Parallelism: int32(s.Array.Parallelism)}
+	}
+	if p := s.Constraints; p != nil {
+		for _, d := range p.Data {
+			m.Data = append(m.Data, &DataSet{Uri: d.URI, Region: d.Region, Bytes: d.Bytes})
+		}
+		m.OnPartition, m.ClusterLostAfterSeconds = string(p.OnPartition), int32(p.ClusterLostAfterSeconds)
 	}
 	return m
 }
@@ -142,10 +165,11 @@ func newPlacement(p ares.Placement) *Placement {
 	if p.Strategy == "" && p.RequiredLevel == "" && p.PreferredLevel == "" && p.PreferredDomain == "" && p.NetworkBandwidth == "" &&
 		!p.LatencySensitive && p.NodeSelector == nil && p.Tolerations == nil && p.Regions == nil &&
 		p.NodeAffinity == nil && p.PreferredNodeAffinity == nil && p.Affinity == nil && p.AntiAffinity == nil &&
-		p.PreferredAntiAffinity == nil && len(p.NodeRequirements) == 0 {
+		p.PreferredAntiAffinity == nil && len(p.NodeRequirements) == 0 && p.Clusters == nil {
 		return nil
 	}
 	return &Placement{
+		Clusters: p.Clusters,
 		Strategy: p.Strategy, RequiredLevel: p.RequiredLevel, PreferredLevel: p.PreferredLevel,
 		PreferredDomain: p.PreferredDomain, NetworkBandwidth: p.NetworkBandwidth, LatencySensitive: p.LatencySensitive,
 		NodeSelector: p.NodeSelector, Tolerations: p.Tolerations, Regions: p.Regions,

@@ -118,9 +118,17 @@ type JobSpec struct {
 	// element.
 	Notify []string `protobuf:"bytes,70,rep,name=notify,proto3" json:"notify,omitempty"`
 	// Thousandths of a CPU core in addition to cpu_cores, 0 to 999.
-	CpuMilli      int32 `protobuf:"varint,71,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	CpuMilli int32 `protobuf:"varint,71,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	// Datasets that the job reads, at most 64. A hub prefers clusters that have them.
+	Data []*DataSet `protobuf:"bytes,80,rep,name=data,proto3" json:"data,omitempty"`
+	// What a hub does when the cluster that owns the job is silent: wait (default) until it
+	// answers, or fence. With fence, the cluster stops the job in time, and then another
+	// cluster may run it.
+	OnPartition string `protobuf:"bytes,81,opt,name=on_partition,json=onPartition,proto3" json:"on_partition,omitempty"`
+	// With on_partition fence: how long the cluster may be silent, 60 to 86,400.
+	ClusterLostAfterSeconds int32 `protobuf:"varint,82,opt,name=cluster_lost_after_seconds,json=clusterLostAfterSeconds,proto3" json:"cluster_lost_after_seconds,omitempty"`
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
 }
 
 func (x *JobSpec) Reset() {
@@ -447,6 +455,90 @@ func (x *JobSpec) GetCpuMilli() int32 {
 	return 0
 }
 
+func (x *JobSpec) GetData() []*DataSet {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *JobSpec) GetOnPartition() string {
+	if x != nil {
+		return x.OnPartition
+	}
+	return ""
+}
+
+func (x *JobSpec) GetClusterLostAfterSeconds() int32 {
+	if x != nil {
+		return x.ClusterLostAfterSeconds
+	}
+	return 0
+}
+
+// DataSet is data that a job reads.
+type DataSet struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where the data is, such as s3://bucket/path.
+	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
+	// The only region in which the job may run because of this data. Empty for any.
+	Region        string `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
+	Bytes         int64  `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DataSet) Reset() {
+	*x = DataSet{}
+	mi := &file_apipb_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DataSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DataSet) ProtoMessage() {}
+
+func (x *DataSet) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DataSet.ProtoReflect.Descriptor instead.
+func (*DataSet) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *DataSet) GetUri() string {
+	if x != nil {
+		return x.Uri
+	}
+	return ""
+}
+
+func (x *DataSet) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *DataSet) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 // StartConditions say what must happen before a job may start, apart from free capacity.
 type StartConditions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -471,7 +563,7 @@ type StartConditions struct {
 
 func (x *StartConditions) Reset() {
 	*x = StartConditions{}
-	mi := &file_apipb_job_proto_msgTypes[1]
+	mi := &file_apipb_job_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -483,7 +575,7 @@ func (x *StartConditions) String() string {
 func (*StartConditions) ProtoMessage() {}
 
 func (x *StartConditions) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[1]
+	mi := &file_apipb_job_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -496,7 +588,7 @@ func (x *StartConditions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartConditions.ProtoReflect.Descriptor instead.
 func (*StartConditions) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{1}
+	return file_apipb_job_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *StartConditions) GetHold() bool {
@@ -544,7 +636,7 @@ type SecretRef struct {
 
 func (x *SecretRef) Reset() {
 	*x = SecretRef{}
-	mi := &file_apipb_job_proto_msgTypes[2]
+	mi := &file_apipb_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +648,7 @@ func (x *SecretRef) String() string {
 func (*SecretRef) ProtoMessage() {}
 
 func (x *SecretRef) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[2]
+	mi := &file_apipb_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +661,7 @@ func (x *SecretRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretRef.ProtoReflect.Descriptor instead.
 func (*SecretRef) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{2}
+	return file_apipb_job_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SecretRef) GetName() string {
@@ -636,13 +728,15 @@ type Placement struct {
 	// as possible, and it never waits for that. It spreads replicas, each of which is
 	// a job of its own.
 	PreferredAntiAffinity []string `protobuf:"bytes,15,rep,name=preferred_anti_affinity,json=preferredAntiAffinity,proto3" json:"preferred_anti_affinity,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// The only clusters to which a hub may grant the job. Empty for any.
+	Clusters      []string `protobuf:"bytes,16,rep,name=clusters,proto3" json:"clusters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_apipb_job_proto_msgTypes[3]
+	mi := &file_apipb_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -654,7 +748,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[3]
+	mi := &file_apipb_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -667,7 +761,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{3}
+	return file_apipb_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Placement) GetStrategy() string {
@@ -775,6 +869,13 @@ func (x *Placement) GetPreferredAntiAffinity() []string {
 	return nil
 }
 
+func (x *Placement) GetClusters() []string {
+	if x != nil {
+		return x.Clusters
+	}
+	return nil
+}
+
 // NodeRequirement is one condition on a label of a node or on its GPUs.
 type NodeRequirement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -798,7 +899,7 @@ type NodeRequirement struct {
 
 func (x *NodeRequirement) Reset() {
 	*x = NodeRequirement{}
-	mi := &file_apipb_job_proto_msgTypes[4]
+	mi := &file_apipb_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -810,7 +911,7 @@ func (x *NodeRequirement) String() string {
 func (*NodeRequirement) ProtoMessage() {}
 
 func (x *NodeRequirement) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[4]
+	mi := &file_apipb_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -823,7 +924,7 @@ func (x *NodeRequirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRequirement.ProtoReflect.Descriptor instead.
 func (*NodeRequirement) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{4}
+	return file_apipb_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *NodeRequirement) GetKey() string {
@@ -863,7 +964,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_apipb_job_proto_msgTypes[5]
+	mi := &file_apipb_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -875,7 +976,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[5]
+	mi := &file_apipb_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -888,7 +989,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{5}
+	return file_apipb_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RetryPolicy) GetMaxRetries() int32 {
@@ -938,7 +1039,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +1051,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +1064,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{6}
+	return file_apipb_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Checkpoint) GetEnabled() bool {
@@ -1000,7 +1101,7 @@ type Array struct {
 
 func (x *Array) Reset() {
 	*x = Array{}
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1012,7 +1113,7 @@ func (x *Array) String() string {
 func (*Array) ProtoMessage() {}
 
 func (x *Array) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1025,7 +1126,7 @@ func (x *Array) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Array.ProtoReflect.Descriptor instead.
 func (*Array) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{7}
+	return file_apipb_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Array) GetCount() int32 {
@@ -1052,7 +1153,8 @@ type Job struct {
 	TenantId string `protobuf:"bytes,4,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
 	Queue    string `protobuf:"bytes,5,opt,name=queue,proto3" json:"queue,omitempty"`
 	// pending, scheduled, running, retrying, preempted, succeeded, failed,
-	// cancelled or lost.
+	// cancelled or lost. In a cluster of a federation also returned: the cluster gave the
+	// job back to its hub, which shows its state.
 	State string `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
 	// Why it is in this state.
 	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1116,14 +1218,27 @@ type Job struct {
 	Use    *JobUse           `protobuf:"bytes,71,opt,name=use,proto3" json:"use,omitempty"`
 	Labels map[string]string `protobuf:"bytes,72,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Thousandths of a CPU core in addition to cpu_cores.
-	CpuMilli      int32 `protobuf:"varint,73,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	CpuMilli int32 `protobuf:"varint,73,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	// At a hub: the cluster that owns the job, or in which it ended.
+	Cluster string `protobuf:"bytes,74,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// In a cluster of a federation: the job belongs to a hub, which granted it to this
+	// cluster.
+	Granted bool `protobuf:"varint,75,opt,name=granted,proto3" json:"granted,omitempty"`
+	// At a hub, while a cluster owns the job: the revision of that cluster's store from
+	// which the hub has copied the job's state.
+	AsOfRevision string `protobuf:"bytes,76,opt,name=as_of_revision,json=asOfRevision,proto3" json:"as_of_revision,omitempty"`
+	// How long ago this server heard from that cluster: the state is at most so old.
+	// Absent if this server has not heard from it.
+	AsOfAgeSeconds *float64 `protobuf:"fixed64,77,opt,name=as_of_age_seconds,json=asOfAgeSeconds,proto3,oneof" json:"as_of_age_seconds,omitempty"`
+	// Why the state is not the cluster's own, although consistent was requested.
+	StaleReason   string `protobuf:"bytes,78,opt,name=stale_reason,json=staleReason,proto3" json:"stale_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1250,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1263,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{8}
+	return file_apipb_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Job) GetJobId() string {
@@ -1473,6 +1588,41 @@ func (x *Job) GetCpuMilli() int32 {
 	return 0
 }
 
+func (x *Job) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *Job) GetGranted() bool {
+	if x != nil {
+		return x.Granted
+	}
+	return false
+}
+
+func (x *Job) GetAsOfRevision() string {
+	if x != nil {
+		return x.AsOfRevision
+	}
+	return ""
+}
+
+func (x *Job) GetAsOfAgeSeconds() float64 {
+	if x != nil && x.AsOfAgeSeconds != nil {
+		return *x.AsOfAgeSeconds
+	}
+	return 0
+}
+
+func (x *Job) GetStaleReason() string {
+	if x != nil {
+		return x.StaleReason
+	}
+	return ""
+}
+
 // JobUse is the usage and cost of a job.
 type JobUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1489,7 +1639,7 @@ type JobUse struct {
 
 func (x *JobUse) Reset() {
 	*x = JobUse{}
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1501,7 +1651,7 @@ func (x *JobUse) String() string {
 func (*JobUse) ProtoMessage() {}
 
 func (x *JobUse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1514,7 +1664,7 @@ func (x *JobUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobUse.ProtoReflect.Descriptor instead.
 func (*JobUse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{9}
+	return file_apipb_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *JobUse) GetGpuHours() float64 {
@@ -1565,7 +1715,7 @@ type RuntimeForecast struct {
 
 func (x *RuntimeForecast) Reset() {
 	*x = RuntimeForecast{}
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1577,7 +1727,7 @@ func (x *RuntimeForecast) String() string {
 func (*RuntimeForecast) ProtoMessage() {}
 
 func (x *RuntimeForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1590,7 +1740,7 @@ func (x *RuntimeForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeForecast.ProtoReflect.Descriptor instead.
 func (*RuntimeForecast) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{10}
+	return file_apipb_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RuntimeForecast) GetP50Seconds() float64 {
@@ -1648,7 +1798,7 @@ type ArrayElements struct {
 
 func (x *ArrayElements) Reset() {
 	*x = ArrayElements{}
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1660,7 +1810,7 @@ func (x *ArrayElements) String() string {
 func (*ArrayElements) ProtoMessage() {}
 
 func (x *ArrayElements) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1673,7 +1823,7 @@ func (x *ArrayElements) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayElements.ProtoReflect.Descriptor instead.
 func (*ArrayElements) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{11}
+	return file_apipb_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ArrayElements) GetTotal() int32 {
@@ -1745,7 +1895,7 @@ type StopIntent struct {
 
 func (x *StopIntent) Reset() {
 	*x = StopIntent{}
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +1907,7 @@ func (x *StopIntent) String() string {
 func (*StopIntent) ProtoMessage() {}
 
 func (x *StopIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +1920,7 @@ func (x *StopIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopIntent.ProtoReflect.Descriptor instead.
 func (*StopIntent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{12}
+	return file_apipb_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StopIntent) GetWhy() string {
@@ -1806,7 +1956,7 @@ type JobProgress struct {
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1818,7 +1968,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1831,7 +1981,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{13}
+	return file_apipb_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *JobProgress) GetPercent() float64 {
@@ -1868,7 +2018,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1880,7 +2030,7 @@ func (x *JobResult) String() string {
 func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1893,7 +2043,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{14}
+	return file_apipb_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *JobResult) GetExitCode() int32 {
@@ -1943,7 +2093,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1955,7 +2105,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1968,7 +2118,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{15}
+	return file_apipb_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -2081,7 +2231,7 @@ type JobSeat struct {
 
 func (x *JobSeat) Reset() {
 	*x = JobSeat{}
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2243,7 @@ func (x *JobSeat) String() string {
 func (*JobSeat) ProtoMessage() {}
 
 func (x *JobSeat) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2256,7 @@ func (x *JobSeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSeat.ProtoReflect.Descriptor instead.
 func (*JobSeat) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{16}
+	return file_apipb_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *JobSeat) GetRank() int32 {
@@ -2174,7 +2324,7 @@ type SubmitJobRequest struct {
 
 func (x *SubmitJobRequest) Reset() {
 	*x = SubmitJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2336,7 @@ func (x *SubmitJobRequest) String() string {
 func (*SubmitJobRequest) ProtoMessage() {}
 
 func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2349,7 @@ func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{17}
+	return file_apipb_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SubmitJobRequest) GetJob() *JobSpec {
@@ -2225,7 +2375,7 @@ type SubmitJobResponse struct {
 
 func (x *SubmitJobResponse) Reset() {
 	*x = SubmitJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2387,7 @@ func (x *SubmitJobResponse) String() string {
 func (*SubmitJobResponse) ProtoMessage() {}
 
 func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2400,7 @@ func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{18}
+	return file_apipb_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SubmitJobResponse) GetJobId() string {
@@ -2297,7 +2447,7 @@ type SubmitJobsRequest struct {
 
 func (x *SubmitJobsRequest) Reset() {
 	*x = SubmitJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2309,7 +2459,7 @@ func (x *SubmitJobsRequest) String() string {
 func (*SubmitJobsRequest) ProtoMessage() {}
 
 func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2322,7 +2472,7 @@ func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{19}
+	return file_apipb_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SubmitJobsRequest) GetJobs() []*JobSpec {
@@ -2344,7 +2494,7 @@ type SubmitJobsResponse struct {
 
 func (x *SubmitJobsResponse) Reset() {
 	*x = SubmitJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2356,7 +2506,7 @@ func (x *SubmitJobsResponse) String() string {
 func (*SubmitJobsResponse) ProtoMessage() {}
 
 func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2369,7 +2519,7 @@ func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{20}
+	return file_apipb_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SubmitJobsResponse) GetResults() []*SubmitResult {
@@ -2419,7 +2569,7 @@ type SubmitResult struct {
 
 func (x *SubmitResult) Reset() {
 	*x = SubmitResult{}
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2431,7 +2581,7 @@ func (x *SubmitResult) String() string {
 func (*SubmitResult) ProtoMessage() {}
 
 func (x *SubmitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2444,7 +2594,7 @@ func (x *SubmitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitResult.ProtoReflect.Descriptor instead.
 func (*SubmitResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{21}
+	return file_apipb_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SubmitResult) GetJobId() string {
@@ -2500,7 +2650,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2512,7 +2662,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2525,7 +2675,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{22}
+	return file_apipb_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ErrorDetail) GetField() string {
@@ -2543,15 +2693,18 @@ func (x *ErrorDetail) GetMessage() string {
 }
 
 type GetJobRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// At a hub: ask the cluster that owns the job, instead of showing the hub's copy. If
+	// the cluster cannot be reached, the answer has stale_reason.
+	Consistent    bool `protobuf:"varint,2,opt,name=consistent,proto3" json:"consistent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2563,7 +2716,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2576,7 +2729,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{23}
+	return file_apipb_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetJobRequest) GetJobId() string {
@@ -2584,6 +2737,13 @@ func (x *GetJobRequest) GetJobId() string {
 		return x.JobId
 	}
 	return ""
+}
+
+func (x *GetJobRequest) GetConsistent() bool {
+	if x != nil {
+		return x.Consistent
+	}
+	return false
 }
 
 type GetJobResponse struct {
@@ -2595,7 +2755,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2607,7 +2767,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2620,7 +2780,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{24}
+	return file_apipb_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -2665,7 +2825,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +2837,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2850,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{25}
+	return file_apipb_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListJobsRequest) GetState() []string {
@@ -2808,7 +2968,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2820,7 +2980,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2833,7 +2993,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{26}
+	return file_apipb_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2890,7 +3050,7 @@ type ResolveJobRequest struct {
 
 func (x *ResolveJobRequest) Reset() {
 	*x = ResolveJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2902,7 +3062,7 @@ func (x *ResolveJobRequest) String() string {
 func (*ResolveJobRequest) ProtoMessage() {}
 
 func (x *ResolveJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2915,7 +3075,7 @@ func (x *ResolveJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveJobRequest.ProtoReflect.Descriptor instead.
 func (*ResolveJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{27}
+	return file_apipb_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ResolveJobRequest) GetReference() string {
@@ -2955,7 +3115,7 @@ type ResolveJobResponse struct {
 
 func (x *ResolveJobResponse) Reset() {
 	*x = ResolveJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2967,7 +3127,7 @@ func (x *ResolveJobResponse) String() string {
 func (*ResolveJobResponse) ProtoMessage() {}
 
 func (x *ResolveJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2980,7 +3140,7 @@ func (x *ResolveJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveJobResponse.ProtoReflect.Descriptor instead.
 func (*ResolveJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{28}
+	return file_apipb_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ResolveJobResponse) GetJobId() string {
@@ -3026,7 +3186,7 @@ type JobMatch struct {
 
 func (x *JobMatch) Reset() {
 	*x = JobMatch{}
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3038,7 +3198,7 @@ func (x *JobMatch) String() string {
 func (*JobMatch) ProtoMessage() {}
 
 func (x *JobMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3051,7 +3211,7 @@ func (x *JobMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobMatch.ProtoReflect.Descriptor instead.
 func (*JobMatch) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{29}
+	return file_apipb_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JobMatch) GetJobId() string {
@@ -3108,7 +3268,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3120,7 +3280,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3133,7 +3293,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{30}
+	return file_apipb_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CancelJobRequest) GetJobId() string {
@@ -3162,7 +3322,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3174,7 +3334,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3187,7 +3347,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{31}
+	return file_apipb_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CancelJobResponse) GetJobId() string {
@@ -3220,7 +3380,7 @@ type HoldJobRequest struct {
 
 func (x *HoldJobRequest) Reset() {
 	*x = HoldJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3232,7 +3392,7 @@ func (x *HoldJobRequest) String() string {
 func (*HoldJobRequest) ProtoMessage() {}
 
 func (x *HoldJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3245,7 +3405,7 @@ func (x *HoldJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldJobRequest.ProtoReflect.Descriptor instead.
 func (*HoldJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{32}
+	return file_apipb_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HoldJobRequest) GetJobId() string {
@@ -3267,7 +3427,7 @@ type HoldJobResponse struct {
 
 func (x *HoldJobResponse) Reset() {
 	*x = HoldJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3279,7 +3439,7 @@ func (x *HoldJobResponse) String() string {
 func (*HoldJobResponse) ProtoMessage() {}
 
 func (x *HoldJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3292,7 +3452,7 @@ func (x *HoldJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldJobResponse.ProtoReflect.Descriptor instead.
 func (*HoldJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{33}
+	return file_apipb_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *HoldJobResponse) GetJobId() string {
@@ -3325,7 +3485,7 @@ type ReleaseJobRequest struct {
 
 func (x *ReleaseJobRequest) Reset() {
 	*x = ReleaseJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3337,7 +3497,7 @@ func (x *ReleaseJobRequest) String() string {
 func (*ReleaseJobRequest) ProtoMessage() {}
 
 func (x *ReleaseJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3350,7 +3510,7 @@ func (x *ReleaseJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseJobRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{34}
+	return file_apipb_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReleaseJobRequest) GetJobId() string {
@@ -3372,7 +3532,7 @@ type ReleaseJobResponse struct {
 
 func (x *ReleaseJobResponse) Reset() {
 	*x = ReleaseJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3384,7 +3544,7 @@ func (x *ReleaseJobResponse) String() string {
 func (*ReleaseJobResponse) ProtoMessage() {}
 
 func (x *ReleaseJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3397,7 +3557,7 @@ func (x *ReleaseJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseJobResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{35}
+	return file_apipb_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReleaseJobResponse) GetJobId() string {
@@ -3445,7 +3605,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3457,7 +3617,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3470,7 +3630,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{36}
+	return file_apipb_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *UpdateJobRequest) GetJobId() string {
@@ -3534,7 +3694,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3546,7 +3706,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3559,7 +3719,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{37}
+	return file_apipb_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *UpdateJobResponse) GetJobId() string {
@@ -3594,7 +3754,7 @@ type RetryJobRequest struct {
 
 func (x *RetryJobRequest) Reset() {
 	*x = RetryJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[38]
+	mi := &file_apipb_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3606,7 +3766,7 @@ func (x *RetryJobRequest) String() string {
 func (*RetryJobRequest) ProtoMessage() {}
 
 func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[38]
+	mi := &file_apipb_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3619,7 +3779,7 @@ func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobRequest.ProtoReflect.Descriptor instead.
 func (*RetryJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{38}
+	return file_apipb_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RetryJobRequest) GetJobId() string {
@@ -3650,7 +3810,7 @@ type RetryJobResponse struct {
 
 func (x *RetryJobResponse) Reset() {
 	*x = RetryJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[39]
+	mi := &file_apipb_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3662,7 +3822,7 @@ func (x *RetryJobResponse) String() string {
 func (*RetryJobResponse) ProtoMessage() {}
 
 func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[39]
+	mi := &file_apipb_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3675,7 +3835,7 @@ func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobResponse.ProtoReflect.Descriptor instead.
 func (*RetryJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{39}
+	return file_apipb_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RetryJobResponse) GetJobId() string {
@@ -3725,7 +3885,7 @@ type PredictJobRequest struct {
 
 func (x *PredictJobRequest) Reset() {
 	*x = PredictJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[40]
+	mi := &file_apipb_job_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3737,7 +3897,7 @@ func (x *PredictJobRequest) String() string {
 func (*PredictJobRequest) ProtoMessage() {}
 
 func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[40]
+	mi := &file_apipb_job_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3750,7 +3910,7 @@ func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobRequest.ProtoReflect.Descriptor instead.
 func (*PredictJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{40}
+	return file_apipb_job_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PredictJobRequest) GetJob() *JobSpec {
@@ -3776,7 +3936,7 @@ type PredictJobResponse struct {
 
 func (x *PredictJobResponse) Reset() {
 	*x = PredictJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[41]
+	mi := &file_apipb_job_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3788,7 +3948,7 @@ func (x *PredictJobResponse) String() string {
 func (*PredictJobResponse) ProtoMessage() {}
 
 func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[41]
+	mi := &file_apipb_job_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3801,7 +3961,7 @@ func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobResponse.ProtoReflect.Descriptor instead.
 func (*PredictJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{41}
+	return file_apipb_job_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PredictJobResponse) GetForecast() *RuntimeForecast {
@@ -3820,7 +3980,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[42]
+	mi := &file_apipb_job_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3832,7 +3992,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[42]
+	mi := &file_apipb_job_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3845,7 +4005,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{42}
+	return file_apipb_job_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ExplainJobRequest) GetJobId() string {
@@ -3864,7 +4024,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[43]
+	mi := &file_apipb_job_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3876,7 +4036,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[43]
+	mi := &file_apipb_job_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3889,7 +4049,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{43}
+	return file_apipb_job_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ExplainJobResponse) GetExplanation() *Explanation {
@@ -3908,7 +4068,7 @@ type PlanJobRequest struct {
 
 func (x *PlanJobRequest) Reset() {
 	*x = PlanJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[44]
+	mi := &file_apipb_job_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3920,7 +4080,7 @@ func (x *PlanJobRequest) String() string {
 func (*PlanJobRequest) ProtoMessage() {}
 
 func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[44]
+	mi := &file_apipb_job_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3933,7 +4093,7 @@ func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{44}
+	return file_apipb_job_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PlanJobRequest) GetJob() *JobSpec {
@@ -3962,7 +4122,7 @@ type PlanJobResponse struct {
 
 func (x *PlanJobResponse) Reset() {
 	*x = PlanJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[45]
+	mi := &file_apipb_job_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3974,7 +4134,7 @@ func (x *PlanJobResponse) String() string {
 func (*PlanJobResponse) ProtoMessage() {}
 
 func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[45]
+	mi := &file_apipb_job_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3987,7 +4147,7 @@ func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{45}
+	return file_apipb_job_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PlanJobResponse) GetPlaced() bool {
@@ -4048,7 +4208,7 @@ type ListJobEventsRequest struct {
 
 func (x *ListJobEventsRequest) Reset() {
 	*x = ListJobEventsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[46]
+	mi := &file_apipb_job_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4060,7 +4220,7 @@ func (x *ListJobEventsRequest) String() string {
 func (*ListJobEventsRequest) ProtoMessage() {}
 
 func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[46]
+	mi := &file_apipb_job_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4073,7 +4233,7 @@ func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{46}
+	return file_apipb_job_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListJobEventsRequest) GetJobId() string {
@@ -4087,14 +4247,18 @@ type ListJobEventsResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Events []*JobEvent            `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
 	// Older events that are no longer kept.
-	Dropped       int32 `protobuf:"varint,2,opt,name=dropped,proto3" json:"dropped,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Dropped int32 `protobuf:"varint,2,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	// At a hub: as in Job, if the cluster that owns the job did not answer.
+	AsOfRevision   string   `protobuf:"bytes,3,opt,name=as_of_revision,json=asOfRevision,proto3" json:"as_of_revision,omitempty"`
+	AsOfAgeSeconds *float64 `protobuf:"fixed64,4,opt,name=as_of_age_seconds,json=asOfAgeSeconds,proto3,oneof" json:"as_of_age_seconds,omitempty"`
+	StaleReason    string   `protobuf:"bytes,5,opt,name=stale_reason,json=staleReason,proto3" json:"stale_reason,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ListJobEventsResponse) Reset() {
 	*x = ListJobEventsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[47]
+	mi := &file_apipb_job_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4106,7 +4270,7 @@ func (x *ListJobEventsResponse) String() string {
 func (*ListJobEventsResponse) ProtoMessage() {}
 
 func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[47]
+	mi := &file_apipb_job_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4119,7 +4283,7 @@ func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{47}
+	return file_apipb_job_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListJobEventsResponse) GetEvents() []*JobEvent {
@@ -4136,6 +4300,27 @@ func (x *ListJobEventsResponse) GetDropped() int32 {
 	return 0
 }
 
+func (x *ListJobEventsResponse) GetAsOfRevision() string {
+	if x != nil {
+		return x.AsOfRevision
+	}
+	return ""
+}
+
+func (x *ListJobEventsResponse) GetAsOfAgeSeconds() float64 {
+	if x != nil && x.AsOfAgeSeconds != nil {
+		return *x.AsOfAgeSeconds
+	}
+	return 0
+}
+
+func (x *ListJobEventsResponse) GetStaleReason() string {
+	if x != nil {
+		return x.StaleReason
+	}
+	return ""
+}
+
 // JobEvent is one change of a job's state.
 type JobEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4149,7 +4334,7 @@ type JobEvent struct {
 
 func (x *JobEvent) Reset() {
 	*x = JobEvent{}
-	mi := &file_apipb_job_proto_msgTypes[48]
+	mi := &file_apipb_job_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4161,7 +4346,7 @@ func (x *JobEvent) String() string {
 func (*JobEvent) ProtoMessage() {}
 
 func (x *JobEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[48]
+	mi := &file_apipb_job_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4174,7 +4359,7 @@ func (x *JobEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEvent.ProtoReflect.Descriptor instead.
 func (*JobEvent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{48}
+	return file_apipb_job_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *JobEvent) GetAt() *timestamppb.Timestamp {
@@ -4239,7 +4424,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[49]
+	mi := &file_apipb_job_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4251,7 +4436,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[49]
+	mi := &file_apipb_job_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4264,7 +4449,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{49}
+	return file_apipb_job_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StreamLogsRequest) GetJobId() string {
@@ -4362,7 +4547,7 @@ type LogPosition struct {
 
 func (x *LogPosition) Reset() {
 	*x = LogPosition{}
-	mi := &file_apipb_job_proto_msgTypes[50]
+	mi := &file_apipb_job_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4374,7 +4559,7 @@ func (x *LogPosition) String() string {
 func (*LogPosition) ProtoMessage() {}
 
 func (x *LogPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[50]
+	mi := &file_apipb_job_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4387,7 +4572,7 @@ func (x *LogPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogPosition.ProtoReflect.Descriptor instead.
 func (*LogPosition) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{50}
+	return file_apipb_job_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *LogPosition) GetRank() int32 {
@@ -4429,7 +4614,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[51]
+	mi := &file_apipb_job_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4441,7 +4626,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[51]
+	mi := &file_apipb_job_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4454,7 +4639,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{51}
+	return file_apipb_job_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *StreamLogsResponse) GetData() []byte {
@@ -4531,7 +4716,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_apipb_job_proto_msgTypes[52]
+	mi := &file_apipb_job_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4543,7 +4728,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[52]
+	mi := &file_apipb_job_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4556,7 +4741,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{52}
+	return file_apipb_job_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LogLine) GetRank() int32 {
@@ -4607,7 +4792,7 @@ type LogNotice struct {
 
 func (x *LogNotice) Reset() {
 	*x = LogNotice{}
-	mi := &file_apipb_job_proto_msgTypes[53]
+	mi := &file_apipb_job_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4619,7 +4804,7 @@ func (x *LogNotice) String() string {
 func (*LogNotice) ProtoMessage() {}
 
 func (x *LogNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[53]
+	mi := &file_apipb_job_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4632,7 +4817,7 @@ func (x *LogNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogNotice.ProtoReflect.Descriptor instead.
 func (*LogNotice) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{53}
+	return file_apipb_job_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LogNotice) GetRank() int32 {
@@ -4660,7 +4845,7 @@ var File_apipb_job_proto protoreflect.FileDescriptor
 
 const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
-	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcb\r\n" +
+	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd1\x0e\n" +
 	"\aJobSpec\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -4712,7 +4897,10 @@ const file_apipb_job_proto_rawDesc = "" +
 	"codeDigest\x12.\n" +
 	"\x05start\x18= \x01(\v2\x18.ares.v1.StartConditionsR\x05start\x12\x16\n" +
 	"\x06notify\x18F \x03(\tR\x06notify\x12\x1b\n" +
-	"\tcpu_milli\x18G \x01(\x05R\bcpuMilli\x1a>\n" +
+	"\tcpu_milli\x18G \x01(\x05R\bcpuMilli\x12$\n" +
+	"\x04data\x18P \x03(\v2\x10.ares.v1.DataSetR\x04data\x12!\n" +
+	"\fon_partition\x18Q \x01(\tR\vonPartition\x12;\n" +
+	"\x1acluster_lost_after_seconds\x18R \x01(\x05R\x17clusterLostAfterSeconds\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -4722,7 +4910,11 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\t_priorityB\x12\n" +
 	"\x10_gang_schedulingB\x10\n" +
 	"\x0e_grace_secondsB\x0e\n" +
-	"\f_preemptible\"\xa6\x01\n" +
+	"\f_preemptible\"I\n" +
+	"\aDataSet\x12\x10\n" +
+	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x16\n" +
+	"\x06region\x18\x02 \x01(\tR\x06region\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xa6\x01\n" +
 	"\x0fStartConditions\x12\x12\n" +
 	"\x04hold\x18\x01 \x01(\bR\x04hold\x120\n" +
 	"\x05begin\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05begin\x12\"\n" +
@@ -4732,7 +4924,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x10\n" +
 	"\x03env\x18\x03 \x01(\tR\x03env\x12\x12\n" +
-	"\x04file\x18\x04 \x01(\tR\x04file\"\xe1\x05\n" +
+	"\x04file\x18\x04 \x01(\tR\x04file\"\xfd\x05\n" +
 	"\tPlacement\x12\x1a\n" +
 	"\bstrategy\x18\x01 \x01(\tR\bstrategy\x12%\n" +
 	"\x0erequired_level\x18\x02 \x01(\tR\rrequiredLevel\x12'\n" +
@@ -4749,7 +4941,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\baffinity\x18\f \x03(\tR\baffinity\x12#\n" +
 	"\ranti_affinity\x18\r \x03(\tR\fantiAffinity\x12E\n" +
 	"\x11node_requirements\x18\x0e \x03(\v2\x18.ares.v1.NodeRequirementR\x10nodeRequirements\x126\n" +
-	"\x17preferred_anti_affinity\x18\x0f \x03(\tR\x15preferredAntiAffinity\x1a?\n" +
+	"\x17preferred_anti_affinity\x18\x0f \x03(\tR\x15preferredAntiAffinity\x12\x1a\n" +
+	"\bclusters\x18\x10 \x03(\tR\bclusters\x1a?\n" +
 	"\x11NodeSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"W\n" +
@@ -4774,7 +4967,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\"?\n" +
 	"\x05Array\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12 \n" +
-	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\xb8\r\n" +
+	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\xfb\x0e\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -4830,10 +5023,16 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\fpolicy_notes\x18F \x03(\tR\vpolicyNotes\x12!\n" +
 	"\x03use\x18G \x01(\v2\x0f.ares.v1.JobUseR\x03use\x120\n" +
 	"\x06labels\x18H \x03(\v2\x18.ares.v1.Job.LabelsEntryR\x06labels\x12\x1b\n" +
-	"\tcpu_milli\x18I \x01(\x05R\bcpuMilli\x1a9\n" +
+	"\tcpu_milli\x18I \x01(\x05R\bcpuMilli\x12\x18\n" +
+	"\acluster\x18J \x01(\tR\acluster\x12\x18\n" +
+	"\agranted\x18K \x01(\bR\agranted\x12$\n" +
+	"\x0eas_of_revision\x18L \x01(\tR\fasOfRevision\x12.\n" +
+	"\x11as_of_age_seconds\x18M \x01(\x01H\x00R\x0easOfAgeSeconds\x88\x01\x01\x12!\n" +
+	"\fstale_reason\x18N \x01(\tR\vstaleReason\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x83\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x14\n" +
+	"\x12_as_of_age_seconds\"\x83\x01\n" +
 	"\x06JobUse\x12\x1b\n" +
 	"\tgpu_hours\x18\x01 \x01(\x01R\bgpuHours\x12\x12\n" +
 	"\x04cost\x18\x02 \x01(\x01R\x04cost\x12\x1a\n" +
@@ -4924,9 +5123,12 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\bwarnings\x18\x14 \x03(\tR\bwarnings\"=\n" +
 	"\vErrorDetail\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"&\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"F\n" +
 	"\rGetJobRequest\x12\x15\n" +
-	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"0\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x1e\n" +
+	"\n" +
+	"consistent\x18\x02 \x01(\bR\n" +
+	"consistent\"0\n" +
 	"\x0eGetJobResponse\x12\x1e\n" +
 	"\x03job\x18\x01 \x01(\v2\f.ares.v1.JobR\x03job\"\x89\x04\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
@@ -5036,10 +5238,14 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\bdeadline\x18\x14 \x01(\v2\x18.ares.v1.DeadlineOutlookR\bdeadline\x12!\n" +
 	"\fpolicy_notes\x18F \x03(\tR\vpolicyNotes\"-\n" +
 	"\x14ListJobEventsRequest\x12\x15\n" +
-	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\\\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\xeb\x01\n" +
 	"\x15ListJobEventsResponse\x12)\n" +
 	"\x06events\x18\x01 \x03(\v2\x11.ares.v1.JobEventR\x06events\x12\x18\n" +
-	"\adropped\x18\x02 \x01(\x05R\adropped\"\x80\x01\n" +
+	"\adropped\x18\x02 \x01(\x05R\adropped\x12$\n" +
+	"\x0eas_of_revision\x18\x03 \x01(\tR\fasOfRevision\x12.\n" +
+	"\x11as_of_age_seconds\x18\x04 \x01(\x01H\x00R\x0easOfAgeSeconds\x88\x01\x01\x12!\n" +
+	"\fstale_reason\x18\x05 \x01(\tR\vstaleReasonB\x14\n" +
+	"\x12_as_of_age_seconds\"\x80\x01\n" +
 	"\bJobEvent\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
@@ -5127,185 +5333,187 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 	return file_apipb_job_proto_rawDescData
 }
 
-var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_apipb_job_proto_goTypes = []any{
 	(*JobSpec)(nil),                   // 0: ares.v1.JobSpec
-	(*StartConditions)(nil),           // 1: ares.v1.StartConditions
-	(*SecretRef)(nil),                 // 2: ares.v1.SecretRef
-	(*Placement)(nil),                 // 3: ares.v1.Placement
-	(*NodeRequirement)(nil),           // 4: ares.v1.NodeRequirement
-	(*RetryPolicy)(nil),               // 5: ares.v1.RetryPolicy
-	(*Checkpoint)(nil),                // 6: ares.v1.Checkpoint
-	(*Array)(nil),                     // 7: ares.v1.Array
-	(*Job)(nil),                       // 8: ares.v1.Job
-	(*JobUse)(nil),                    // 9: ares.v1.JobUse
-	(*RuntimeForecast)(nil),           // 10: ares.v1.RuntimeForecast
-	(*ArrayElements)(nil),             // 11: ares.v1.ArrayElements
-	(*StopIntent)(nil),                // 12: ares.v1.StopIntent
-	(*JobProgress)(nil),               // 13: ares.v1.JobProgress
-	(*JobResult)(nil),                 // 14: ares.v1.JobResult
-	(*Attempt)(nil),                   // 15: ares.v1.Attempt
-	(*JobSeat)(nil),                   // 16: ares.v1.JobSeat
-	(*SubmitJobRequest)(nil),          // 17: ares.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),         // 18: ares.v1.SubmitJobResponse
-	(*SubmitJobsRequest)(nil),         // 19: ares.v1.SubmitJobsRequest
-	(*SubmitJobsResponse)(nil),        // 20: ares.v1.SubmitJobsResponse
-	(*SubmitResult)(nil),              // 21: ares.v1.SubmitResult
-	(*ErrorDetail)(nil),               // 22: ares.v1.ErrorDetail
-	(*GetJobRequest)(nil),             // 23: ares.v1.GetJobRequest
-	(*GetJobResponse)(nil),            // 24: ares.v1.GetJobResponse
-	(*ListJobsRequest)(nil),           // 25: ares.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),          // 26: ares.v1.ListJobsResponse
-	(*ResolveJobRequest)(nil),         // 27: ares.v1.ResolveJobRequest
-	(*ResolveJobResponse)(nil),        // 28: ares.v1.ResolveJobResponse
-	(*JobMatch)(nil),                  // 29: ares.v1.JobMatch
-	(*CancelJobRequest)(nil),          // 30: ares.v1.CancelJobRequest
-	(*CancelJobResponse)(nil),         // 31: ares.v1.CancelJobResponse
-	(*HoldJobRequest)(nil),            // 32: ares.v1.HoldJobRequest
-	(*HoldJobResponse)(nil),           // 33: ares.v1.HoldJobResponse
-	(*ReleaseJobRequest)(nil),         // 34: ares.v1.ReleaseJobRequest
-	(*ReleaseJobResponse)(nil),        // 35: ares.v1.ReleaseJobResponse
-	(*UpdateJobRequest)(nil),          // 36: ares.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),         // 37: ares.v1.UpdateJobResponse
-	(*RetryJobRequest)(nil),           // 38: ares.v1.RetryJobRequest
-	(*RetryJobResponse)(nil),          // 39: ares.v1.RetryJobResponse
-	(*PredictJobRequest)(nil),         // 40: ares.v1.PredictJobRequest
-	(*PredictJobResponse)(nil),        // 41: ares.v1.PredictJobResponse
-	(*ExplainJobRequest)(nil),         // 42: ares.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),        // 43: ares.v1.ExplainJobResponse
-	(*PlanJobRequest)(nil),            // 44: ares.v1.PlanJobRequest
-	(*PlanJobResponse)(nil),           // 45: ares.v1.PlanJobResponse
-	(*ListJobEventsRequest)(nil),      // 46: ares.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil),     // 47: ares.v1.ListJobEventsResponse
-	(*JobEvent)(nil),                  // 48: ares.v1.JobEvent
-	(*StreamLogsRequest)(nil),         // 49: ares.v1.StreamLogsRequest
-	(*LogPosition)(nil),               // 50: ares.v1.LogPosition
-	(*StreamLogsResponse)(nil),        // 51: ares.v1.StreamLogsResponse
-	(*LogLine)(nil),                   // 52: ares.v1.LogLine
-	(*LogNotice)(nil),                 // 53: ares.v1.LogNotice
-	nil,                               // 54: ares.v1.JobSpec.EnvironmentEntry
-	nil,                               // 55: ares.v1.JobSpec.LabelsEntry
-	nil,                               // 56: ares.v1.Placement.NodeSelectorEntry
-	nil,                               // 57: ares.v1.Job.LabelsEntry
-	nil,                               // 58: ares.v1.UpdateJobRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),     // 59: google.protobuf.Timestamp
-	(*Explanation)(nil),               // 60: ares.v1.Explanation
-	(*Nomination)(nil),                // 61: ares.v1.Nomination
-	(*DeadlineOutlook)(nil),           // 62: ares.v1.DeadlineOutlook
-	(*PlacementScore)(nil),            // 63: ares.v1.PlacementScore
-	(*Preemption)(nil),                // 64: ares.v1.Preemption
-	(*ListPreemptionsRequest)(nil),    // 65: ares.v1.ListPreemptionsRequest
-	(*PlanConsolidationRequest)(nil),  // 66: ares.v1.PlanConsolidationRequest
-	(*ListPreemptionsResponse)(nil),   // 67: ares.v1.ListPreemptionsResponse
-	(*PlanConsolidationResponse)(nil), // 68: ares.v1.PlanConsolidationResponse
+	(*DataSet)(nil),                   // 1: ares.v1.DataSet
+	(*StartConditions)(nil),           // 2: ares.v1.StartConditions
+	(*SecretRef)(nil),                 // 3: ares.v1.SecretRef
+	(*Placement)(nil),                 // 4: ares.v1.Placement
+	(*NodeRequirement)(nil),           // 5: ares.v1.NodeRequirement
+	(*RetryPolicy)(nil),               // 6: ares.v1.RetryPolicy
+	(*Checkpoint)(nil),                // 7: ares.v1.Checkpoint
+	(*Array)(nil),                     // 8: ares.v1.Array
+	(*Job)(nil),                       // 9: ares.v1.Job
+	(*JobUse)(nil),                    // 10: ares.v1.JobUse
+	(*RuntimeForecast)(nil),           // 11: ares.v1.RuntimeForecast
+	(*ArrayElements)(nil),             // 12: ares.v1.ArrayElements
+	(*StopIntent)(nil),                // 13: ares.v1.StopIntent
+	(*JobProgress)(nil),               // 14: ares.v1.JobProgress
+	(*JobResult)(nil),                 // 15: ares.v1.JobResult
+	(*Attempt)(nil),                   // 16: ares.v1.Attempt
+	(*JobSeat)(nil),                   // 17: ares.v1.JobSeat
+	(*SubmitJobRequest)(nil),          // 18: ares.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),         // 19: ares.v1.SubmitJobResponse
+	(*SubmitJobsRequest)(nil),         // 20: ares.v1.SubmitJobsRequest
+	(*SubmitJobsResponse)(nil),        // 21: ares.v1.SubmitJobsResponse
+	(*SubmitResult)(nil),              // 22: ares.v1.SubmitResult
+	(*ErrorDetail)(nil),               // 23: ares.v1.ErrorDetail
+	(*GetJobRequest)(nil),             // 24: ares.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 25: ares.v1.GetJobResponse
+	(*ListJobsRequest)(nil),           // 26: ares.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 27: ares.v1.ListJobsResponse
+	(*ResolveJobRequest)(nil),         // 28: ares.v1.ResolveJobRequest
+	(*ResolveJobResponse)(nil),        // 29: ares.v1.ResolveJobResponse
+	(*JobMatch)(nil),                  // 30: ares.v1.JobMatch
+	(*CancelJobRequest)(nil),          // 31: ares.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),         // 32: ares.v1.CancelJobResponse
+	(*HoldJobRequest)(nil),            // 33: ares.v1.HoldJobRequest
+	(*HoldJobResponse)(nil),           // 34: ares.v1.HoldJobResponse
+	(*ReleaseJobRequest)(nil),         // 35: ares.v1.ReleaseJobRequest
+	(*ReleaseJobResponse)(nil),        // 36: ares.v1.ReleaseJobResponse
+	(*UpdateJobRequest)(nil),          // 37: ares.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),         // 38: ares.v1.UpdateJobResponse
+	(*RetryJobRequest)(nil),           // 39: ares.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),          // 40: ares.v1.RetryJobResponse
+	(*PredictJobRequest)(nil),         // 41: ares.v1.PredictJobRequest
+	(*PredictJobResponse)(nil),        // 42: ares.v1.PredictJobResponse
+	(*ExplainJobRequest)(nil),         // 43: ares.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),        // 44: ares.v1.ExplainJobResponse
+	(*PlanJobRequest)(nil),            // 45: ares.v1.PlanJobRequest
+	(*PlanJobResponse)(nil),           // 46: ares.v1.PlanJobResponse
+	(*ListJobEventsRequest)(nil),      // 47: ares.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil),     // 48: ares.v1.ListJobEventsResponse
+	(*JobEvent)(nil),                  // 49: ares.v1.JobEvent
+	(*StreamLogsRequest)(nil),         // 50: ares.v1.StreamLogsRequest
+	(*LogPosition)(nil),               // 51: ares.v1.LogPosition
+	(*StreamLogsResponse)(nil),        // 52: ares.v1.StreamLogsResponse
+	(*LogLine)(nil),                   // 53: ares.v1.LogLine
+	(*LogNotice)(nil),                 // 54: ares.v1.LogNotice
+	nil,                               // 55: ares.v1.JobSpec.EnvironmentEntry
+	nil,                               // 56: ares.v1.JobSpec.LabelsEntry
+	nil,                               // 57: ares.v1.Placement.NodeSelectorEntry
+	nil,                               // 58: ares.v1.Job.LabelsEntry
+	nil,                               // 59: ares.v1.UpdateJobRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),     // 60: google.protobuf.Timestamp
+	(*Explanation)(nil),               // 61: ares.v1.Explanation
+	(*Nomination)(nil),                // 62: ares.v1.Nomination
+	(*DeadlineOutlook)(nil),           // 63: ares.v1.DeadlineOutlook
+	(*PlacementScore)(nil),            // 64: ares.v1.PlacementScore
+	(*Preemption)(nil),                // 65: ares.v1.Preemption
+	(*ListPreemptionsRequest)(nil),    // 66: ares.v1.ListPreemptionsRequest
+	(*PlanConsolidationRequest)(nil),  // 67: ares.v1.PlanConsolidationRequest
+	(*ListPreemptionsResponse)(nil),   // 68: ares.v1.ListPreemptionsResponse
+	(*PlanConsolidationResponse)(nil), // 69: ares.v1.PlanConsolidationResponse
 }
 var file_apipb_job_proto_depIdxs = []int32{
-	54, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
-	3,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
-	59, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	5,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
-	6,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
-	7,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
-	55, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
-	2,  // 7: ares.v1.JobSpec.secrets:type_name -> ares.v1.SecretRef
-	1,  // 8: ares.v1.JobSpec.start:type_name -> ares.v1.StartConditions
-	59, // 9: ares.v1.StartConditions.begin:type_name -> google.protobuf.Timestamp
-	56, // 10: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
-	4,  // 11: ares.v1.Placement.node_requirements:type_name -> ares.v1.NodeRequirement
-	59, // 12: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	59, // 13: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	59, // 14: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	59, // 15: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	12, // 16: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
-	13, // 17: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
-	14, // 18: ares.v1.Job.result:type_name -> ares.v1.JobResult
-	15, // 19: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
-	0,  // 20: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
-	60, // 21: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
-	11, // 22: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
-	10, // 23: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
-	61, // 24: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
-	62, // 25: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
-	9,  // 26: ares.v1.Job.use:type_name -> ares.v1.JobUse
-	57, // 27: ares.v1.Job.labels:type_name -> ares.v1.Job.LabelsEntry
-	59, // 28: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
-	59, // 29: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
-	59, // 30: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	59, // 31: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
-	16, // 32: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	59, // 33: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	59, // 34: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	59, // 35: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	63, // 36: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
-	59, // 37: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
-	64, // 38: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
-	0,  // 39: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
-	0,  // 40: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
-	21, // 41: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
-	22, // 42: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
-	8,  // 43: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	59, // 44: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
-	59, // 45: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
-	8,  // 46: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
-	29, // 47: ares.v1.ResolveJobResponse.matches:type_name -> ares.v1.JobMatch
-	59, // 48: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
-	58, // 49: ares.v1.UpdateJobRequest.labels:type_name -> ares.v1.UpdateJobRequest.LabelsEntry
-	0,  // 50: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
-	10, // 51: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
-	60, // 52: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
-	0,  // 53: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
-	16, // 54: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	63, // 55: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
-	60, // 56: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	62, // 57: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
-	48, // 58: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	59, // 59: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	59, // 60: ares.v1.StreamLogsRequest.since:type_name -> google.protobuf.Timestamp
-	50, // 61: ares.v1.StreamLogsRequest.positions:type_name -> ares.v1.LogPosition
-	52, // 62: ares.v1.StreamLogsResponse.lines:type_name -> ares.v1.LogLine
-	50, // 63: ares.v1.StreamLogsResponse.positions:type_name -> ares.v1.LogPosition
-	53, // 64: ares.v1.StreamLogsResponse.notices:type_name -> ares.v1.LogNotice
-	59, // 65: ares.v1.StreamLogsResponse.complete_until:type_name -> google.protobuf.Timestamp
-	59, // 66: ares.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	17, // 67: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	19, // 68: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	23, // 69: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	25, // 70: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	27, // 71: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
-	30, // 72: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	32, // 73: ares.v1.JobService.HoldJob:input_type -> ares.v1.HoldJobRequest
-	34, // 74: ares.v1.JobService.ReleaseJob:input_type -> ares.v1.ReleaseJobRequest
-	36, // 75: ares.v1.JobService.UpdateJob:input_type -> ares.v1.UpdateJobRequest
-	38, // 76: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	46, // 77: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	42, // 78: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	44, // 79: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	40, // 80: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
-	65, // 81: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
-	66, // 82: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
-	49, // 83: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	18, // 84: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	20, // 85: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	24, // 86: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	26, // 87: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	28, // 88: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
-	31, // 89: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	33, // 90: ares.v1.JobService.HoldJob:output_type -> ares.v1.HoldJobResponse
-	35, // 91: ares.v1.JobService.ReleaseJob:output_type -> ares.v1.ReleaseJobResponse
-	37, // 92: ares.v1.JobService.UpdateJob:output_type -> ares.v1.UpdateJobResponse
-	39, // 93: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	47, // 94: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	43, // 95: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	45, // 96: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	41, // 97: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	67, // 98: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
-	68, // 99: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
-	51, // 100: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	84, // [84:101] is the sub-list for method output_type
-	67, // [67:84] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	55, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
+	4,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
+	60, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	6,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
+	7,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
+	8,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
+	56, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
+	3,  // 7: ares.v1.JobSpec.secrets:type_name -> ares.v1.SecretRef
+	2,  // 8: ares.v1.JobSpec.start:type_name -> ares.v1.StartConditions
+	1,  // 9: ares.v1.JobSpec.data:type_name -> ares.v1.DataSet
+	60, // 10: ares.v1.StartConditions.begin:type_name -> google.protobuf.Timestamp
+	57, // 11: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
+	5,  // 12: ares.v1.Placement.node_requirements:type_name -> ares.v1.NodeRequirement
+	60, // 13: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	60, // 14: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	60, // 15: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	60, // 16: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	13, // 17: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
+	14, // 18: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
+	15, // 19: ares.v1.Job.result:type_name -> ares.v1.JobResult
+	16, // 20: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
+	0,  // 21: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
+	61, // 22: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
+	12, // 23: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
+	11, // 24: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
+	62, // 25: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
+	63, // 26: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
+	10, // 27: ares.v1.Job.use:type_name -> ares.v1.JobUse
+	58, // 28: ares.v1.Job.labels:type_name -> ares.v1.Job.LabelsEntry
+	60, // 29: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
+	60, // 30: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
+	60, // 31: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	60, // 32: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	17, // 33: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
+	60, // 34: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	60, // 35: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	60, // 36: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	64, // 37: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
+	60, // 38: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
+	65, // 39: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
+	0,  // 40: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
+	0,  // 41: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
+	22, // 42: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
+	23, // 43: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
+	9,  // 44: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
+	60, // 45: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
+	60, // 46: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
+	9,  // 47: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
+	30, // 48: ares.v1.ResolveJobResponse.matches:type_name -> ares.v1.JobMatch
+	60, // 49: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
+	59, // 50: ares.v1.UpdateJobRequest.labels:type_name -> ares.v1.UpdateJobRequest.LabelsEntry
+	0,  // 51: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
+	11, // 52: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
+	61, // 53: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 54: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	17, // 55: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	64, // 56: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
+	61, // 57: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	63, // 58: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
+	49, // 59: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	60, // 60: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	60, // 61: ares.v1.StreamLogsRequest.since:type_name -> google.protobuf.Timestamp
+	51, // 62: ares.v1.StreamLogsRequest.positions:type_name -> ares.v1.LogPosition
+	53, // 63: ares.v1.StreamLogsResponse.lines:type_name -> ares.v1.LogLine
+	51, // 64: ares.v1.StreamLogsResponse.positions:type_name -> ares.v1.LogPosition
+	54, // 65: ares.v1.StreamLogsResponse.notices:type_name -> ares.v1.LogNotice
+	60, // 66: ares.v1.StreamLogsResponse.complete_until:type_name -> google.protobuf.Timestamp
+	60, // 67: ares.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	18, // 68: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	20, // 69: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	24, // 70: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	26, // 71: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	28, // 72: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
+	31, // 73: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	33, // 74: ares.v1.JobService.HoldJob:input_type -> ares.v1.HoldJobRequest
+	35, // 75: ares.v1.JobService.ReleaseJob:input_type -> ares.v1.ReleaseJobRequest
+	37, // 76: ares.v1.JobService.UpdateJob:input_type -> ares.v1.UpdateJobRequest
+	39, // 77: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	47, // 78: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	43, // 79: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	45, // 80: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	41, // 81: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	66, // 82: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
+	67, // 83: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
+	50, // 84: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	19, // 85: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	21, // 86: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	25, // 87: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	27, // 88: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	29, // 89: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
+	32, // 90: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	34, // 91: ares.v1.JobService.HoldJob:output_type -> ares.v1.HoldJobResponse
+	36, // 92: ares.v1.JobService.ReleaseJob:output_type -> ares.v1.ReleaseJobResponse
+	38, // 93: ares.v1.JobService.UpdateJob:output_type -> ares.v1.UpdateJobResponse
+	40, // 94: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	48, // 95: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	44, // 96: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	46, // 97: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	42, // 98: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	68, // 99: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
+	69, // 100: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
+	52, // 101: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	85, // [85:102] is the sub-list for method output_type
+	68, // [68:85] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -5317,19 +5525,21 @@ func file_apipb_job_proto_init() {
 	file_apipb_explanation_proto_init()
 	file_apipb_preemption_proto_init()
 	file_apipb_job_proto_msgTypes[0].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[5].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[10].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[26].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[36].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[49].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[51].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[6].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[9].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[11].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[27].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[37].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[48].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[50].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[52].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_job_proto_rawDesc), len(file_apipb_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   59,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -173,7 +173,7 @@ func checkSupervisor(t *Tree) []string {
 func checkPureImports(t *Tree) []string {
 	r := reporter{tree: t}
 	for _, p := range t.Packages {
-		allowed, ok := pure[p.Component()]
+		allowed, ok := pureImports(p)
 		if !ok || p.ForTests() {
 			continue
 		}
@@ -186,6 +186,15 @@ func checkPureImports(t *Tree) []string {
 		})
 	}
 	return r.problems
+}
+
+// pureImports returns what a pure package may import. It returns false if the package is not pure.
+func pureImports(p *Package) ([]string, bool) {
+	if allowed, ok := pure[p.Path]; ok {
+		return allowed, true
+	}
+	allowed, ok := pure[p.Component()]
+	return allowed, ok
 }
 
 // The function `allows` reports whether a list of imports contains a path or a parent directory of it.

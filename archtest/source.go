@@ -12,7 +12,7 @@ import (
 func checkClock(t *Tree) []string {
 	r := reporter{tree: t}
 	for _, p := range t.Packages {
-		if _, ok := pure[p.Component()]; !ok || p.ForTests() {
+		if _, ok := pureImports(p); !ok || p.ForTests() {
 			continue
 		}
 		p.source(func(f *File) {

@@ -30,7 +30,8 @@ var layers = map[string]int{
 	"kube":       4, // pods of a Kubernetes cluster, scheduled by the engine
 	"api":        4,
 	"agent":      4,
-	"sim":        4,
+	"federation": 4, // hub and member clusters: parts of the server that use store and control
+	"sim":        5, // simulates federations too
 	"server":     5,
 	"cli":        6,
 	"cmd/":       7, // every directory in cmd
@@ -144,8 +145,8 @@ var optional = map[string]string{
 	"engine/cluster/score/baseline": "it holds policies for comparisons, and a decision works without them",
 }
 
-// The variable `pure` lists the components that use no input, output, clock, goroutines or randomness.
-// Each entry names the packages that the component may import. An entry that ends in "/" also allows the
+// The variable `pure` lists the components, and single packages of other components, that use no input, output, clock,
+// goroutines or randomness. Each entry names the packages that the component may import. An entry that ends in "/" also allows the
 // paths below it.
 var pure = map[string][]string{
 	".": {
@@ -163,6 +164,15 @@ var pure = map[string][]string{
 	"forecast": {
 		module, module + "/forecast/",
 		"cmp", "encoding/binary", "errors", "fmt", "iter", "maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "time", "unicode/utf8",
+	},
+	"federation/metadata": {module, "cmp", "maps", "slices"},
+	"federation/summary": {
+		module, module + "/engine", module + "/apipb", "google.golang.org/protobuf/",
+		"cmp", "maps", "slices", "strings", "time",
+	},
+	"federation/choose": {
+		module, module + "/engine", module + "/engine/config", module + "/federation/summary",
+		"cmp", "fmt", "maps", "math", "math/bits", "slices", "strings", "time",
 	},
 	"learn": {
 		module, module + "/forecast",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -293,10 +294,28 @@ func (l *Log) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return l.end()
 		case <-l.wake:
+			l.gather()
 		case <-tick.C:
 			l.runDue()
 		}
 	}
+}
+
+// gather lets the calls that are about to record an entry do so before the next write, so that they share its fsync. The calls of one
+// transaction of the store continue at the same moment, and without a pause the first of them would be written alone. The method waits for
+// no call that is not ready to run, and not longer than for a few turns of the Go scheduler.
+func (l *Log) gather() {
+	const turns = 8
+	for turn, waiting, before := 0, l.waitingEntries(), -1; waiting > before && turn < turns; turn++ {
+		runtime.Gosched()
+		before, waiting = waiting, l.waitingEntries()
+	}
+}
+
+func (l *Log) waitingEntries() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waiting
 }
 
 // runDue writes the counts of rejections whose time window is over, signs a head if one is due, and removes old

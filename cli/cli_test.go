@@ -207,7 +207,7 @@ func TestUsage(t *testing.T) {
 		{"job get", `ares: ares job get: JOB is missing (usage: ares job get JOB [flags])`},
 		{"job get a b", `ares: ares job get: unexpected argument "b" (usage: ares job get JOB [flags])`},
 		{"job list -o xml", `ares: --output xml: use table, wide, name, csv, json or yaml`},
-		{"job list --state odd", `ares: --state: state "odd" is unknown: use one of pending, scheduled, running, retrying, preempted, succeeded, failed, cancelled, lost`},
+		{"job list --state odd", `ares: --state: state "odd" is unknown: use one of pending, scheduled, running, retrying, preempted, succeeded, failed, cancelled, lost, returned`},
 		{"tenant update t", `ares: nothing to change: add a flag, such as: ares tenant update t --max-gpus 32`},
 		{"--server 10.0.0.1:9090 job list", `ares: 10.0.0.1:9090 is not on this machine: use TLS, so that the token is sent encrypted; add --tls or --tls-ca FILE`},
 		{"--server http://127.0.0.1:8080 job list", `ares: --server http://127.0.0.1:8080: use the gRPC address as host:port, such as 127.0.0.1:9090`},

@@ -13,7 +13,7 @@ var groups = []struct {
 	commands  []string
 }{
 	{"jobs", "Jobs:", []string{"run", "submit", "ps", "logs", "cancel", "hold", "release", "update", "job", "preemptions", "history"}},
-	{"cluster", "Cluster:", []string{"top", "cluster", "node", "reservation", "topology", "consolidate", "sim"}},
+	{"cluster", "Cluster:", []string{"top", "cluster", "join", "node", "reservation", "topology", "consolidate", "sim"}},
 	{"tenants", "Tenants:", []string{"tenant", "queue", "fairness", "usage", "cost", "price", "secret"}},
 	{"account", "Your account:", []string{"login", "logout", "whoami", "context"}},
 	{"admin", "Administration:", []string{

@@ -90,6 +90,15 @@ func (c *Client) Job(ctx context.Context, id string) (*apipb.Job, error) {
 	return answer.GetJob(), err
 }
 
+// ConsistentJob is Job, except that a hub asks the cluster that owns the job. If that cluster cannot be reached, the answer is the
+// hub's copy and has a StaleReason.
+func (c *Client) ConsistentJob(ctx context.Context, id string) (*apipb.Job, error) {
+	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetJobResponse, error) {
+		return apipb.NewJobServiceClient(conn).GetJob(ctx, &apipb.GetJobRequest{JobId: id, Consistent: true})
+	})
+	return answer.GetJob(), err
+}
+
 // Jobs reads one page of a list of jobs. For the next page, put the answer's next_page_token into
 // req.
 func (c *Client) Jobs(ctx context.Context, req *apipb.ListJobsRequest) (*apipb.ListJobsResponse, error) {

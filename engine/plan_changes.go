@@ -203,6 +203,9 @@ func (p *planChanges) elements() (map[ares.JobID][]NewElement, error) {
 			return nil, fmt.Errorf("place element %s: its array %s does not exist", pl.Job, pl.ArrayOf)
 		}
 		e := NewElement{Job: array.Element(pl.Index), Run: ares.NewRun(array.AcceptedAt)}
+		if run, ok := p.state.Run(pl.ArrayOf); ok {
+			e.Run.TokenBase = run.TokenBase // an element that a restore lost must not get its tokens again
+		}
 		if err := pl.Apply(&e.Run, p.now); err != nil {
 			return nil, fmt.Errorf("place %s: %w", pl.Job, err)
 		}

@@ -29,13 +29,14 @@ type Part struct {
 type Kinds func(node, device string) Kind
 
 // Parts computes a job's usage until now, by day and kind of device. Parts reads only the job and its run. For a run that has ended,
-// Parts always returns the same result. An array's own run has no usage, because the usage of its elements is counted instead.
+// Parts always returns the same result. An array's own run has no usage, because the usage of its elements is counted instead. At a
+// hub, which has no elements, an array that has ended has the usage of all of them.
 //
 // The oldest attempts of a run may have been dropped from its record. Only their usage in each month is then known. Parts counts it on
 // the first day of that usage in the month, and assumes devices of the same kind as in the latest attempt. So a month's sum
 // does not change when an attempt is dropped, and the bills of all months add up to the job's usage.
 func Parts(job *ares.Job, run *ares.Run, kinds Kinds, now time.Time) []Part {
-	if job.IsArray() {
+	if job.IsArray() && run.Cluster == "" {
 		return nil
 	}
 	sums := map[Part]int64{} // thousandths of devices times milliseconds

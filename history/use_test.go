@@ -90,3 +90,77 @@ func TestUsageDroppedByAnEarlierVersion(t *testing.T) {
 		t.Errorf("the usage is %+v", got)
 	}
 }
+
+// TestUsageAtAHub runs a job in two clusters, one after the other. The hub, which knows neither the nodes nor their devices, must
+// count what the two clusters count together.
+func TestUsageAtAHub(t *testing.T) {
+	now := time.Date(2026, 5, 31, 23, 0, 0, 0, time.UTC)
+	job := &ares.Job{Spec: ares.Spec{GPUs: 2, GPUModel: "H100"}.WithDefaults(), ID: historytest.ID("moved"), AcceptedAt: now}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	sum := func(j *ares.Job, r *ares.Run, kinds history.Kinds) (n int64) {
+		for _, p := range history.Parts(j, r, kinds, now) {
+			n += p.GPUMilliseconds
+		}
+		return n
+	}
+	none := func(string, string) history.Kind { return history.Kind{} }
+	hub, want := ares.NewRun(now), int64(0)
+	run := func(outcome ares.Outcome) ares.Run { // an attempt of 90 minutes in a cluster
+		r := ares.NewRun(now)
+		must(r.Place([]ares.Seat{{Node: "n1", Shares: []ares.Share{{Device: "h100@eu", Milli: 1000}, {Device: "h100@eu", Index: 1, Milli: 1000}}}}, 0, now))
+		r.Attempts[0].Fence = 7
+		must(r.Claim(job, 7, 0, "n1", now))
+		now = now.Add(90 * time.Minute)
+		if outcome == ares.OutcomeStopped {
+			must(r.RequestStop(ares.Stop{Why: ares.StopPreempt, At: now}))
+		}
+		must(r.Finish(job, 7, 0, ares.RankResult{Outcome: outcome}, now))
+		must(r.Release(7, 0))
+		r.Revision = 9
+		return r
+	}
+	for i, cluster := range []string{"east", "west"} {
+		base := hub.Base()
+		must(hub.Bind(cluster, int64(i+1), now))
+		outcome := []ares.Outcome{ares.OutcomeStopped, ares.OutcomeSucceeded}[i]
+		owner := run(outcome)
+		want += sum(job, &owner, historytest.Kinds)
+		if _, err := hub.Mirror(&base, &owner); err != nil {
+			t.Fatal(err)
+		}
+		if outcome == ares.OutcomeStopped {
+			must(hub.Unbind(job, false, "returned", now))
+		}
+	}
+	parts := history.Parts(job, &hub, none, now)
+	if got := sum(job, &hub, none); got != want || want != 2*2*90*60_000 || hub.Phase != ares.Succeeded || parts[0].Model != "H100" {
+		t.Errorf("the hub counts %d GPU-milliseconds, and its clusters %d: %+v", got, want, parts)
+	}
+
+	array := &ares.Job{Spec: ares.Spec{GPUs: 2, GPUModel: "H100", Array: ares.Array{Count: 3}}.WithDefaults(), ID: historytest.ID("array"), AcceptedAt: now}
+	copied := ares.NewRun(now)
+	base := copied.Base()
+	must(copied.Bind("east", 3, now))
+	own := ares.NewRun(now)
+	own.Phase, own.FinishedAt, own.Revision = ares.Succeeded, now, 9
+	want = 0
+	for range array.Array.Count {
+		r := run(ares.OutcomeSucceeded)
+		want += sum(job, &r, historytest.Kinds)
+		own.AddElements(&r)
+	}
+	if n := sum(array, &own, historytest.Kinds); n != 0 {
+		t.Errorf("the array itself counts %d in its cluster, besides its elements", n)
+	}
+	if _, err := copied.Mirror(&base, &own); err != nil {
+		t.Fatal(err)
+	}
+	if got := sum(array, &copied, none); got != want {
+		t.Errorf("the hub counts %d GPU-milliseconds of the array, and its cluster %d", got, want)
+	}
+}

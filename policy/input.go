@@ -90,7 +90,7 @@ type Usage struct {
 // User is the caller.
 type User struct {
 	Name   string   `json:"name" doc:"such as token:ci or oidc:ann"`
-	Kind   string   `json:"kind" doc:"token, oidc or cert"`
+	Kind   string   `json:"kind" doc:"token, oidc, cert, or hub for a user of the hub that this cluster has joined"`
 	Tenant string   `json:"tenant" doc:"home tenant"`
 	Groups []string `json:"groups" doc:"groups from the OpenID token"`
 	Roles  []string `json:"roles" doc:"roles in any scope"`

@@ -20,6 +20,10 @@ import (
 // environment variable: ARES_ and the key in capitals, such as ARES_HTTP_ADDR
 // or ARES_ETCD_ENDPOINTS. It is read once, at the start.
 type Config struct {
+	// Role is what the server is for: cluster for a cluster with nodes, or global
+	// for the hub of several clusters, which has no nodes of its own. Default
+	// cluster.
+	Role string `yaml:"role"`
 	// DataDir holds the embedded store, tokens and journals. Default: the
 	// user's data directory.
 	DataDir string `yaml:"data_dir"`
@@ -55,8 +59,11 @@ type Config struct {
 	History   HistoryConfig   `yaml:"history"`
 	Log       LogConfig       `yaml:"log"`
 	PKI       PKIConfig       `yaml:"pki"`
-	Secrets   SecretsConfig   `yaml:"secrets"`
-	Objects   ObjectsConfig   `yaml:"objects"`
+
+	Federation FederationConfig `yaml:"federation"`
+
+	Secrets SecretsConfig `yaml:"secrets"`
+	Objects ObjectsConfig `yaml:"objects"`
 
 	wrong   ares.Problems // mistakes that Load found
 	notices []string      // lines for the log about the form of the file
@@ -285,6 +292,7 @@ type LogConfig struct {
 // Default returns the configuration that applies without a file and without environment variables.
 func Default() Config {
 	return Config{
+		Role: RoleCluster, Federation: defaultFederation(),
 		DataDir: DefaultDataDir(), HTTPAddr: "127.0.0.1:8080", GRPCAddr: "127.0.0.1:9090", MetricsAddr: "127.0.0.1:9091",
 		Etcd:      EtcdConfig{TimeoutSeconds: 5},
 		Scheduler: defaultScheduler(),
@@ -322,8 +330,9 @@ func (c *Config) Check() error {
 	if c.DataDir == "" {
 		p.Add("data_dir", "is empty: name a directory")
 	}
+	c.checkRole(&p)
 	c.checkListeners(&p)
-	for _, r := range append(slices.Concat(c.Limits.ranges(), c.Audit.ranges(), c.Recording.ranges()), []intRange{
+	for _, r := range append(slices.Concat(c.Limits.ranges(), c.Audit.ranges(), c.Recording.ranges(), c.Federation.ranges()), []intRange{
 		{"etcd.timeout_seconds", c.Etcd.TimeoutSeconds, 1, 60},
 		{"scheduler.scheduling_interval_ms", c.Scheduler.SchedulingIntervalMS, 10, 60_000},
 		{"scheduler.max_queue_size", c.Scheduler.MaxQueueSize, 1, 100_000_000},

@@ -37,7 +37,7 @@ func (s *Server) openAuthority(ctx, run context.Context) error {
 	}
 	s.trust = &pipeline.Trust{
 		Authority: authority, Store: s.Store, NodeLife: s.cfg.PKI.nodeLife(), AllowNodeToken: s.cfg.PKI.AllowNodeToken,
-		Given: s.cfg.TLS.CertFile != "", Now: time.Now,
+		Given: s.cfg.TLS.CertFile != "", Hub: s.cfg.isHub(), Now: time.Now,
 	}
 	if err = s.trust.Load(ctx); err != nil {
 		return fmt.Errorf("read the revocations: %w", err)

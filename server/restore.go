@@ -26,6 +26,7 @@ type Restoration struct {
 	Bump     int64         // how much revisions are raised; 0 for the default
 	Hold     time.Duration // how long nothing is placed; 0 for the longest lost_after
 	Force    bool          // replace an existing store
+	AsCopy   bool          // make a second store with an identity of its own
 }
 
 // Restored is the result of a restore.
@@ -107,7 +108,7 @@ func PrepareRestore(ctx context.Context, out string, r Restoration) (done Restor
 func RestoreMember(file string, m Member) error { return store.RestoreMember(file, m) }
 
 func (r *Restoration) run(ctx context.Context, do func(store.Restoration) (store.Restored, error)) (done Restored, err error) {
-	s := store.Restoration{File: r.File, Bump: r.Bump, Hold: r.Hold, Now: time.Now()}
+	s := store.Restoration{File: r.File, Bump: r.Bump, Hold: r.Hold, AsCopy: r.AsCopy, Now: time.Now()}
 	for _, path := range r.Archives {
 		unread, bad := lifecycle.ReadArchive(path, func(e store.Ended) { s.Ended = append(s.Ended, e) })
 		if bad != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/ares-scheduler/ares/api"
 	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/api/service"
+	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/control/accounting"
@@ -36,6 +37,7 @@ import (
 	"github.com/ares-scheduler/ares/control/notices"
 	"github.com/ares-scheduler/ares/control/scheduler"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
+	"github.com/ares-scheduler/ares/federation"
 	"github.com/ares-scheduler/ares/notify"
 	"github.com/ares-scheduler/ares/rediscache"
 	"github.com/ares-scheduler/ares/store"
@@ -71,6 +73,8 @@ type Server struct {
 	Admission  *admission.Admission
 	Policies   *admission.Policies
 	Loop       *scheduler.Loop
+	Hub        *federation.Hub    // nil unless the server belongs to a hub
+	Uplink     *federation.Uplink // nil at a hub
 	Estimator  *estimate.Estimator
 	Scorer     *estimate.Scorer
 	Audit      *audit.Log
@@ -85,6 +89,7 @@ type Server struct {
 	cfg      Config
 	log      *slog.Logger
 	name     string
+	ownToken string // this server's token at the other servers of its cluster
 	stop     context.CancelFunc
 	parts    sync.WaitGroup
 	failed   chan error
@@ -94,6 +99,7 @@ type Server struct {
 	notices  *notices.Notices
 	hosts    []string // names and addresses of this server
 	doors    *api.Server
+	opened   chan struct{} // closed when doors is set
 	grpc     *grpc.Server
 	http     []*http.Server
 	close    sync.Once
@@ -106,8 +112,9 @@ type Server struct {
 	outrun    atomic.Pointer[ares.Error] // why this server must not lead, nil if it may
 	mark      *revisionMark              // the highest revision of the store that this server has seen
 	ahead     aheadNodes                 // nodes that claim a higher one
-	redisAway atomic.Bool                // calls to Redis are suspended for now
-	resign    context.CancelFunc         // ends the loop
+	refused   atomic.Pointer[refusedCluster]
+	redisAway atomic.Bool        // calls to Redis are suspended for now
+	resign    context.CancelFunc // ends the loop
 }
 
 // Start assembles a server and starts it. Start returns once every listener is open and the state is loaded.
@@ -121,7 +128,7 @@ func Start(ctx context.Context, cfg Config, log *slog.Logger) (*Server, error) {
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)
 	}
-	s := &Server{cfg: cfg, log: log, failed: make(chan error, 16)}
+	s := &Server{cfg: cfg, log: log, failed: make(chan error, 16), opened: make(chan struct{})}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	if err := s.start(ctx, run); err != nil {
@@ -161,13 +168,7 @@ func (s *Server) start(ctx, run context.Context) error {
 		listeners.close()
 		return err
 	}
-	s.Admission = &admission.Admission{
-		Store: s.Store, View: s.View, Now: time.Now, MinLostAfter: s.cfg.SessionTTL(0),
-		Feasibility: admission.NewFeasibility(s.View, s.Store.Written),
-		MaxQueue:    s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
-		DeadlinePolicy: admission.DeadlinePolicy(s.cfg.Scheduler.InfeasibleDeadlines),
-		DefaultCPUs:    s.cfg.Scheduler.DefaultCPUCores, DefaultMemoryMB: s.cfg.Scheduler.DefaultMemoryMB,
-	}
+	s.Admission = s.newAdmission()
 	if err = s.startPolicies(run, m); err != nil {
 		listeners.close()
 		return err
@@ -202,6 +203,19 @@ func (s *Server) start(ctx, run context.Context) error {
 	return s.writeEndpoints()
 }
 
+func (s *Server) newAdmission() *admission.Admission {
+	a := &admission.Admission{
+		Store: s.Store, View: s.View, Now: time.Now, MinLostAfter: s.cfg.SessionTTL(0),
+		Hub: s.cfg.isHub(), MaxQueue: s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
+		DeadlinePolicy: admission.DeadlinePolicy(s.cfg.Scheduler.InfeasibleDeadlines),
+		DefaultCPUs:    s.cfg.Scheduler.DefaultCPUCores, DefaultMemoryMB: s.cfg.Scheduler.DefaultMemoryMB,
+	}
+	if !s.cfg.isHub() { // a hub has no nodes from which it could tell what can never run
+		a.Feasibility = admission.NewFeasibility(s.View, s.Store.Written)
+	}
+	return a
+}
+
 // This method ensures that the store has an identity, the default tenant and this server's tokens. It also compares the store
 // with this server's revision mark, and the keys of its secrets with this server's keys.
 func (s *Server) register(ctx context.Context) error {
@@ -219,7 +233,7 @@ func (s *Server) register(ctx context.Context) error {
 	if err = s.Store.RegisterTenant(ctx, tenant); err != nil {
 		return fmt.Errorf("make the default tenant: %w", err)
 	}
-	if _, err = ensureToken(ctx, s.Store, s.cfg.DataDir, AdminTokenFile, auth.RoleAdmin, id); err != nil {
+	if s.ownToken, err = ensureToken(ctx, s.Store, s.cfg.DataDir, AdminTokenFile, auth.RoleAdmin, id); err != nil {
 		return err
 	}
 	s.AdminToken = filepath.Join(s.cfg.DataDir, AdminTokenFile)
@@ -230,7 +244,8 @@ func (s *Server) register(ctx context.Context) error {
 	return s.openMark(ctx)
 }
 
-// startLoop starts the scheduling loop. On the leader, the Reaper, Drainer and Archiver also run. The returned function
+// startLoop starts the scheduling loop, or the hub's loop. On the leader, the Reaper, Drainer and Archiver also run; a hub has
+// no nodes, so it runs the Archiver only. The returned function
 // `alert` returns a warning for administrators about the state of the cluster.
 func (s *Server) startLoop(run context.Context, m *serverMetrics) (alert func() string) {
 	run, s.resign = context.WithCancel(run)
@@ -265,37 +280,34 @@ func (s *Server) startLoop(run context.Context, m *serverMetrics) (alert func() 
 			s.log.Error("record a decision", "error", err)
 		}
 	}
-	s.startRecording(run, m)
+	parts := map[string]func(context.Context, *store.Leadership) error{
+		"recorder": recorder.Run, "live jobs": s.live.Run, "estimator": s.Estimator.Lead, "code": s.Code.Lead, "notifications": s.notices.Lead,
+	}
 	hold := &scheduler.RestoreDelay{Store: s.Store, Log: s.log}
-	s.Loop.Before = s.beforeLeading(hold.Wait)
-	s.Loop.WhileLeading = func(ctx context.Context, lead *store.Leadership) error {
-		defer m.scheduler.Recovery.Lead()()
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		for name, part := range map[string]func(context.Context, *store.Leadership) error{
-			"recorder": recorder.Run, "live jobs": s.live.Run, "drainer": drainer.Run, "estimator": s.Estimator.Lead, "scorer": s.Scorer.Lead,
-			"code": s.Code.Lead, "notifications": s.notices.Lead,
-		} {
-			wg.Go(func() {
-				defer cancel()
-				if err := part(ctx, lead); err != nil && !errors.Is(err, context.Canceled) {
-					s.log.Error("a part of the leader failed", "part", name, "error", err)
-				}
-			})
+	lead := s.Loop.Run
+	if s.cfg.isHub() {
+		s.Hub = s.newHub(parts)
+		s.Hub.Before, s.Hub.Observe = s.beforeLeading(hold.Wait), m.decided
+		lead = s.Hub.Run
+	} else {
+		s.startRecording(run, m)
+		s.Uplink = s.newUplink()
+		parts["drainer"], parts["scorer"], parts["reaper"], parts["uplink"] = drainer.Run, s.Scorer.Lead, reaper.Run, s.runMembership
+		s.Loop.Before = s.beforeLeading(hold.Wait)
+		s.Loop.WhileLeading = func(ctx context.Context, lead *store.Leadership) error {
+			defer m.scheduler.Recovery.Lead()()
+			return s.runParts(ctx, lead, parts)
 		}
-		return reaper.Run(ctx, lead)
 	}
 	s.runPart("loop", func() error {
-		err := s.Loop.Run(run)
+		err := lead(run)
 		return errors.Join(err, decisions.Close(), archive.Close())
 	})
 	return func() string {
 		if why := s.outrun.Load(); why != nil {
 			return why.Error()
 		}
-		return cmp.Or(hold.Alert(), reaper.Alert(), s.ahead.alert(time.Now()), s.auditAlert())
+		return cmp.Or(hold.Alert(), reaper.Alert(), s.ahead.alert(time.Now()), s.clusterAlert(time.Now()), s.auditAlert())
 	}
 }
 
@@ -331,6 +343,10 @@ func (s *Server) openDoors(m *serverMetrics, alert func() string, beside *redisc
 	secrets := s.secrets()
 	s.Admission.Secrets = secrets
 	files := &service.Files{View: s.View, Server: advertise, TLS: peers}
+	var logs service.LogSource
+	if s.Hub == nil {
+		logs = files
+	}
 	limits := s.cfg.Limits.api()
 	if beside != nil {
 		limits.Rate.Shared, limits.TenantRate.Shared = beside, beside
@@ -339,10 +355,11 @@ func (s *Server) openDoors(m *serverMetrics, alert func() string, beside *redisc
 		Policies: s.Policies, Notifier: s.notifier,
 		Admission: s.Admission, View: s.View, Store: s.Store, Engine: s.Loop, Predict: s.Estimator.Predict, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.hosts, Trust: s.trust,
-		Logs: files, Log: s.log, Observe: m.observeCall, Limits: limits, Shed: m.countShed, FreeMB: s.freeMB,
+		Logs: logs, Log: s.log, Observe: m.observeCall, Limits: limits, Shed: m.countShed, FreeMB: s.freeMB,
 		Audit: s.Audit, AuditLog: s.Audit, AuditHistory: shipped, AuditMarks: s.auditMarks(shipped), Accounting: s.Accounting, Currency: s.cfg.History.Currency,
 		ReuseTenants: s.cfg.Jobs.ReuseTenantIDs,
 		Secrets:      secrets, Code: s.Code,
+		Federation: s.federation(), FederationService: s.hubService(),
 		AgentService: &service.AgentService{
 			Secrets: secrets, Code: s.Code,
 			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, RevisionClaimed: s.revisionClaimed,
@@ -350,8 +367,25 @@ func (s *Server) openDoors(m *serverMetrics, alert func() string, beside *redisc
 	})
 	if err == nil {
 		m.watchDoors(s.doors)
+		close(s.opened)
 	}
 	return err
+}
+
+// federation returns what the API needs to know about other clusters.
+func (s *Server) federation() service.Federation {
+	if s.Hub != nil {
+		return service.Federation{Hub: true, CertLife: s.cfg.Federation.certLife(), Owned: s.ownedJobs, Owners: hubReads{s.Hub}}
+	}
+	return service.Federation{Join: s.joinHub, Leave: s.leaveHub, Membership: s.membership}
+}
+
+// hubService returns the service for members, or nil without a hub.
+func (s *Server) hubService() apipb.FederationServiceServer {
+	if s.Hub == nil {
+		return nil
+	}
+	return s.Hub
 }
 
 // runPart runs one part of the server until the part returns or the server stops.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent"
 )
 
@@ -38,6 +39,9 @@ func (s *Server) wait(ctx context.Context) error {
 // Up runs a server and a node agent until ctx ends or either of them fails. As soon as the server and the agent are
 // running, Up calls the function in the parameter `ready`.
 func Up(ctx context.Context, cfg Config, node agent.Config, log *slog.Logger, ready func(*Server, *agent.Agent)) error {
+	if cfg.isHub() {
+		return ares.Errorf(ares.Invalid, "role: a hub has no nodes, so it cannot run with a node agent: use `ares server --role global`")
+	}
 	s, err := Start(ctx, cfg, log)
 	if err != nil {
 		return err

@@ -41,6 +41,8 @@ type World struct {
 	fairness       *fairnessMeter // nil unless it is needed
 	laws           *lawChecker    // nil unless it is needed
 	predictor      *predictor     // nil unless the policy uses predicted runtimes
+	// The function `moved` is called when a job starts for the first time and when it ends; nil for none.
+	moved func(r *record)
 }
 
 // A `record` is the state of one job that has arrived.
@@ -309,6 +311,9 @@ func (w *World) start(id ares.JobID) {
 	r := w.record(id)
 	if r.placed.IsZero() {
 		r.placed = w.now
+		if w.moved != nil {
+			w.moved(r)
+		}
 	}
 	r.since = w.now
 	r.attempts++
@@ -323,6 +328,9 @@ func (w *World) start(id ares.JobID) {
 func (w *World) finish(id ares.JobID) {
 	r := w.record(id)
 	r.ended = w.now
+	if w.moved != nil {
+		w.moved(r)
+	}
 	w.observeEnd(r)
 	w.allocated.to(w.now, -r.gpus)
 	w.demandMilli -= r.gpus

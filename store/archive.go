@@ -47,6 +47,13 @@ func (s *Store) archive(ctx context.Context, job *ares.Job, run *ares.Run, lead 
 		clientv3.OpDelete(progressKeyOf(job.ID)),
 		clientv3.OpDelete(forecastKeyOf(job.ID)),
 	}
+	if job.Origin != nil && job.ArrayOf == "" {
+		seen, puts, bad := s.floorOfArchived(ctx, job, run)
+		if bad != nil {
+			return bad
+		}
+		cmps, ops = append(cmps, seen), append(ops, puts...)
+	}
 	if usage != nil {
 		seen, put, bad := s.usageWrite(ctx, usage)
 		if bad != nil {
@@ -63,7 +70,8 @@ func (s *Store) archive(ctx context.Context, job *ares.Job, run *ares.Run, lead 
 
 // Forget removes the tombstones of jobs that ended before the given time. It returns how many
 // tombstones it removed. Once a tombstone is removed, a new job may use the same request ID.
-// Forget removes nothing if another server has become leader.
+// Forget also removes acknowledged floors of granted jobs that are as old. Forget removes nothing if another server has
+// become leader.
 func (s *Store) Forget(ctx context.Context, before time.Time, lead *Leadership) (int, error) {
 	from, end, n := jobsKey, clientv3.GetPrefixRangeEnd(jobsKey), 0
 	for {
@@ -91,7 +99,7 @@ func (s *Store) Forget(ctx context.Context, before time.Time, lead *Leadership) 
 			}
 		}
 		if !got.More {
-			return n, nil
+			return n, s.forgetFloors(ctx, before, lead)
 		}
 		from = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
 	}

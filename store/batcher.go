@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -100,6 +101,7 @@ func (b *batcher) flushLoop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for {
+		b.gather()
 		batch, owners := b.take()
 		if len(batch) == 0 {
 			b.flushes--
@@ -114,6 +116,19 @@ func (b *batcher) flushLoop() {
 				close(o.done)
 			}
 		}
+	}
+}
+
+// This method lets the callers that are about to queue jobs do so before the next batch is taken. It waits for no caller that is not ready
+// to run, and not longer than for a few turns of the Go scheduler. Without it, the first of several concurrent callers would get a
+// transaction of its own. The caller must hold b.mu.
+func (b *batcher) gather() {
+	const turns = 8
+	for turn, before := 0, -1; b.jobs > before && b.jobs < maxBatch && turn < turns; turn++ {
+		before = b.jobs
+		b.mu.Unlock()
+		runtime.Gosched()
+		b.mu.Lock()
 	}
 }
 

@@ -51,6 +51,7 @@ func jobRecord(j *ares.Job) *storepb.Record {
 		Owner: j.Owner, RetryOf: string(j.RetryOf), Defaults: ares.DefaultsVersion,
 		ArrayOf: string(j.ArrayOf), ArrayIndex: j.ArrayIndex, ArrayCount: j.ArrayCount,
 		Notes: noteRecords(j.Notes), Trusted: j.Trusted, Untrusted: !j.Trusted,
+		OriginHub: originHub(j.Origin), OriginEpoch: originEpoch(j.Origin),
 	}}}
 }
 
@@ -60,6 +61,10 @@ func jobOf(m *storepb.Job, id ares.JobID, revision int64) *ares.Job {
 		Owner: m.GetOwner(), RetryOf: ares.JobID(m.GetRetryOf()),
 		ArrayOf: ares.JobID(m.GetArrayOf()), ArrayIndex: m.GetArrayIndex(), ArrayCount: m.GetArrayCount(),
 		Notes: notesOf(m.GetNotes()), Trusted: m.GetTrusted() && !m.GetUntrusted(),
+	}
+	if hub := m.GetOriginHub(); hub != "" {
+		j.Origin = &ares.Origin{Hub: hub, Epoch: m.GetOriginEpoch()}
+		shared.text(&j.Origin.Hub)
 	}
 	copy(j.Digest[:], m.GetDigest())
 	shared.job(j)
@@ -88,6 +93,8 @@ func runRecord(r *ares.Run) *storepb.Record {
 		m.Hold = &storepb.Hold{By: h.By, At: micros(h.At), Released: h.Released}
 	}
 	m.Updated, m.Notified = updateRecord(r.Updated), notifiedRecord(r.Notified)
+	m.Cluster, m.ExcludedClusters, m.Epoch, m.AsOf = r.Cluster, r.ExcludedClusters, r.Epoch, r.AsOf
+	m.TokenBase, m.Unconfirmed = int32(r.TokenBase), r.Unconfirmed
 	rec := &storepb.Record{Body: &storepb.Record_Run{Run: m}}
 	putUnknownFields(rec, r.Extra)
 	return rec
@@ -140,6 +147,8 @@ func runOf(rec *storepb.Record, revision int64) ares.Run {
 		r.DroppedUsage = append(r.DroppedUsage, ares.MonthUsage{First: fromMicros(u.First), GPUMilli: u.GpuMilliMs, Ran: time.Duration(u.RanMicros) * time.Microsecond})
 	}
 	r.Updated, r.Notified = updateOf(m.GetUpdated()), notifiedOf(m.GetNotified())
+	r.Cluster, r.ExcludedClusters, r.Epoch, r.AsOf = m.GetCluster(), m.GetExcludedClusters(), m.GetEpoch(), m.GetAsOf()
+	r.TokenBase, r.Unconfirmed = int(m.GetTokenBase()), m.GetUnconfirmed()
 	return r
 }
 

@@ -64,7 +64,7 @@ func (s *Store) DumpWatch(ctx context.Context, room string, fn func(Raw) error) 
 
 func rawOf(key string, value []byte, rev, created int64) Raw {
 	raw := Raw{Key: key, Revision: rev, CreateRevision: created, Size: len(value)}
-	for room, word := range map[string]string{tokensKey: "token", joinTokensKey: "join_token", authorityKey: "authority", secretsKey: "secret", secretKeysKey: "secret_key"} { // order-free: at most one matches
+	for room, word := range map[string]string{tokensKey: "token", joinTokensKey: "join_token", authorityKey: "authority", secretsKey: "secret", clusterCertKey: "cluster_key", secretKeysKey: "secret_key"} { // order-free: at most one matches
 		if strings.HasPrefix(key, room) {
 			raw.JSON = `{"` + word + `": "not shown"}`
 			return raw
@@ -72,6 +72,9 @@ func rawOf(key string, value []byte, rev, created int64) Raw {
 	}
 	var text []byte
 	rec, err := parse(key, value)
+	if c := rec.GetCluster(); c != nil {
+		c.TokenHash, c.Cookie, c.PendingCookie = nil, "", "" // credentials
+	}
 	if f := rec.GetForecaster(); f != nil {
 		f.Memory = nil // binary, up to a megabyte
 	}

@@ -34,6 +34,8 @@ const (
 	auditMarksKey   = prefix + "audit/mark/"
 	secretsKey      = prefix + "secrets/"
 	secretKeysKey   = prefix + "secretkeys/"
+	clustersKey     = prefix + "clusters/"
+	clusterCertKey  = prefix + "federation/certificate"
 	topologyKey     = prefix + "topology/fleet"
 	planKey         = prefix + "loop/plan"
 	leaderKey       = prefix + "loop/leader"
@@ -41,6 +43,12 @@ const (
 	restoredKey     = prefix + "loop/restored"
 	forecasterKey   = prefix + "loop/forecaster"
 	objectsKey      = prefix + "loop/objects"
+	askingKey       = prefix + "loop/asking"
+	grantsKey       = prefix + "grants/"
+	membershipKey   = prefix + "federation/membership"
+	floorsKey       = prefix + "federation/floors/"
+	grantClaimsKey  = prefix + "federation/claims/"
+	federationKey   = prefix + "federation/"
 )
 
 func jobKey(id ares.JobID) string        { return jobsKey + string(id) }
@@ -50,6 +58,9 @@ func claimsKey(id ares.JobID) string     { return leaseKey(id) + "/" }
 func progressKeyOf(id ares.JobID) string { return progressKey + string(id) }
 func forecastKeyOf(id ares.JobID) string { return forecastKey + string(id) }
 func awaitedKeyOf(id ares.JobID) string  { return awaitedKey + string(id) }
+func grantKey(id ares.JobID) string      { return grantsKey + string(id) }
+func floorKey(id ares.JobID) string      { return floorsKey + string(id) }
+func grantClaimKey(id ares.JobID) string { return grantClaimsKey + string(id) }
 func sessionKey(node string) string      { return sessionsKey + node }
 func nodeKey(node string) string         { return nodesKey + node }
 func cordonKey(node string) string       { return cordonsKey + node }
@@ -61,6 +72,7 @@ func revokedNodeKey(node string) string  { return revokedKey + node }
 func reservationKey(name string) string  { return reservationsKey + name }
 func policyKey(id string) string         { return policiesKey + id }
 func auditMarkKey(server string) string  { return auditMarksKey + server }
+func clusterKey(name string) string      { return clustersKey + name }
 func secretsOf(tenant string) string     { return secretsKey + tenant + "/" }
 func queuesOf(tenant string) string      { return queuesKey + tenant + "/" }
 func usageOf(tenant string) string       { return usageKey + tenant + "/" }

@@ -25,6 +25,7 @@ var keyspaces = map[string]ares.Kind{
 	"reservations": ares.KindReservation,
 	"scores":       ares.KindScore,
 	"policies":     ares.KindPolicy,
+	"grants":       ares.KindGrant,
 }
 
 // EncodeBatch encodes a batch of events for a recording. Each record has the same key and the same
@@ -96,6 +97,10 @@ func encodeEvent(ev *ares.Event) (*storepb.Change, error) {
 			}
 		}
 	}
+	if ev.Job != nil && ev.Record != nil {
+		c.Created, c.Key, c.Value = ev.Job.Revision, strings.TrimPrefix(jobKey(ev.Job.ID), prefix), ev.Record
+		return c, nil
+	}
 	key, rec := recordOf(ev)
 	if rec == nil {
 		return nil, fmt.Errorf("encode batch: the event at revision %d has an unsupported type", ev.Revision)
@@ -135,6 +140,8 @@ func recordOf(ev *ares.Event) (string, *storepb.Record) {
 		return reservationKey(ev.Reservation.Name), reservationRecord(ev.Reservation)
 	case ev.Policy != nil:
 		return policyKey(ev.Policy.ID()), policyRecord(ev.Policy)
+	case ev.Grant != nil:
+		return grantKey(ev.Grant.Job), grantRecord(ev.Grant, nil)
 	case ev.Topology != nil:
 		return topologyKey, topologyRecord(ev.Topology)
 	case ev.Usage != nil:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -87,6 +88,41 @@ func TestEveryKindOfEventIsRecorded(t *testing.T) {
 		b, err := DecodeBatch(data)
 		if err != nil || len(b.Events) != 1 || reflect.ValueOf(b.Events[0]).FieldByIndex(field.Index).IsNil() {
 			t.Errorf("%s is recorded as %+v, %v", field.Name, b.Events, err)
+		}
+	}
+}
+
+// TestRecordsOfWatchedJobs checks that a recorded job is the one that the watch delivered, and that a record with an environment is never
+// passed on.
+func TestRecordsOfWatchedJobs(t *testing.T) {
+	t.Parallel()
+	jobs := map[ares.JobID]*ares.Job{
+		"plain":  {Spec: ares.Spec{Name: "train", Tenant: "a", Command: []string{"run"}, GPUs: 2, Labels: map[string]string{"x": "y"}}, Owner: "ann"},
+		"secret": {Spec: ares.Spec{Name: "train", Tenant: "a", Command: []string{"run"}, Environment: map[string]string{"PASSWORD": "hidden"}}},
+	}
+	for id, job := range jobs {
+		value, err := marshal(jobRecord(job))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kv := &mvccpb.KeyValue{Key: []byte(jobKey(id)), Value: []byte(value), CreateRevision: 7, ModRevision: 7}
+		err = deliver([]*clientv3.Event{{Kv: kv}}, func(b ares.Batch) error {
+			ev := b.Events[0]
+			if (ev.Record != nil) != (len(job.Environment) == 0) {
+				t.Errorf("%s: the event has the record %q", id, ev.Record)
+			}
+			data, err := EncodeBatch(b)
+			if err != nil {
+				return err
+			}
+			again, err := DecodeBatch(data)
+			if err == nil && !reflect.DeepEqual(again.Events[0].Job, ev.Job) {
+				t.Errorf("%s is recorded as\n%+v\nwas\n%+v", id, again.Events[0].Job, ev.Job)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }

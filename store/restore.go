@@ -34,7 +34,10 @@ type Restoration struct {
 	Hold time.Duration
 	// Ended lists the jobs that have ended according to the history database.
 	Ended []Ended
-	Now   time.Time
+	// AsCopy makes a second store from the backup, beside the first. It gets an identity of its own, leaves its federation,
+	// and drops the jobs that a hub has granted to the first store: only one store may speak for a cluster (F13).
+	AsCopy bool
+	Now    time.Time
 }
 
 // Ended is a job that has ended according to the history database.
@@ -55,6 +58,11 @@ type Restored struct {
 	Final    int           `json:"kept_final"` // jobs whose end only history knows
 	Hold     time.Duration `json:"-"`
 	Store    string        `json:"-"` // the identity of the store
+	// Asks is true if the store is a hub. It then grants nothing until all its clusters have said which jobs they hold.
+	Asks bool `json:"asks_clusters,omitempty"`
+	// Granted is the number of jobs of a hub: in a copy they are dropped, and otherwise they wait until the hub has
+	// confirmed them.
+	Granted int `json:"granted_jobs,omitempty"`
 }
 
 // Restore creates the directory of an embedded store from a backup. The
@@ -167,6 +175,7 @@ func (s *Store) cutOff(ctx context.Context, r *Restoration) (done Restored, err 
 	for _, step := range []func() error{
 		func() error { return s.disarm(ctx) },
 		func() error { return s.dropRights(ctx) },
+		func() error { return s.restoreFederation(ctx, r, &done) },
 		func() error { return s.endRuns(ctx, r, &done) },
 		func() error { return s.rememberEnded(ctx, r, &done) },
 		func() error { return s.noteRestore(ctx, r, &done) },
@@ -186,9 +195,15 @@ func (s *Store) noteRestore(ctx context.Context, r *Restoration, done *Restored)
 	if err != nil {
 		return err
 	}
+	if r.AsCopy {
+		id.Store = rand.Text()
+	}
 	id.Restore, done.Store = rand.Text(), id.Store
 	w := s.write()
 	w.put(identityKey, identityRecord(id))
+	if done.Asks {
+		w.put(askingKey, askingRecord(id.Restore, micros(r.Now)))
+	}
 	if err = w.flush(ctx); err != nil {
 		return err
 	}

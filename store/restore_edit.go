@@ -67,17 +67,23 @@ func (s *Store) endRuns(ctx context.Context, r *Restoration, done *Restored) err
 		job := jobOf(rec.GetJob(), ares.JobID(name), created)
 		longest = max(longest, job.LostAfter())
 		run, bad := s.runOrNew(ctx, job)
-		if bad != nil || run.Phase.Final() {
+		if bad != nil || run.Phase.Final() && !(r.AsCopy && job.Origin != nil) {
 			return bad
+		}
+		if r.AsCopy && job.Origin != nil {
+			done.Granted++
+			w.drop(job.ID)
+			return w.flushFull(ctx)
 		}
 		for _, e := range history[job.ID] {
 			if e.Accepted == job.Revision {
 				done.Final++
 				w.putTombstone(e)
+				w.putFloorOf(job, &run, e)
 				return w.flushFull(ctx)
 			}
 		}
-		changed, bad := run.Restore(job, r.Now)
+		changed, bad := restoreRun(job, &run, r, done)
 		if bad != nil {
 			return fmt.Errorf("job %s: %w", job.ID, bad)
 		}
@@ -93,7 +99,7 @@ func (s *Store) endRuns(ctx context.Context, r *Restoration, done *Restored) err
 	if err != nil {
 		return err
 	}
-	if done.Hold == 0 {
+	if done.Hold == 0 && !done.Asks { // a hub places nothing
 		done.Hold = longest
 	}
 	return w.flush(ctx)
@@ -207,7 +213,7 @@ func (w *writer) putTombstone(e Ended) {
 	w.put(jobKey(e.Job), &storepb.Record{Body: &storepb.Record_Tombstone{Tombstone: &storepb.Tombstone{
 		Digest: e.Digest[:], Phase: string(e.Phase), EndedAt: e.At.Unix(),
 	}}})
-	w.ops = append(w.ops, clientv3.OpDelete(runKey(e.Job)), clientv3.OpDelete(awaitedKeyOf(e.Job)), clientv3.OpDelete(forecastKeyOf(e.Job)))
+	w.ops = append(w.ops, clientv3.OpDelete(runKey(e.Job)), clientv3.OpDelete(awaitedKeyOf(e.Job)), clientv3.OpDelete(forecastKeyOf(e.Job)), clientv3.OpDelete(grantKey(e.Job)))
 }
 
 // flushFull writes the batch if it is full.

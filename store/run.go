@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	ares "github.com/ares-scheduler/ares"
@@ -59,8 +60,13 @@ func (s *Store) Job(ctx context.Context, id ares.JobID) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	snap := Snapshot{Revision: resp.Header.Revision}
-	kvs := resp.Responses[0].GetResponseRange().Kvs
+	return snapshotOf(id, resp.Responses, resp.Header.Revision)
+}
+
+// snapshotOf decodes the answers to reads of a job, its run and its progress, in this order.
+func snapshotOf(id ares.JobID, answers []*etcdserverpb.ResponseOp, revision int64) (Snapshot, error) {
+	snap := Snapshot{Revision: revision}
+	kvs := answers[0].GetResponseRange().Kvs
 	if len(kvs) == 0 {
 		return snap, NoJob(id)
 	}
@@ -74,14 +80,14 @@ func (s *Store) Job(ctx context.Context, id ares.JobID) (Snapshot, error) {
 	}
 	snap.Job = jobOf(rec.GetJob(), id, kvs[0].CreateRevision)
 	snap.Run = ares.NewRun(snap.Job.AcceptedAt)
-	if kvs = resp.Responses[1].GetResponseRange().Kvs; len(kvs) > 0 {
+	if kvs = answers[1].GetResponseRange().Kvs; len(kvs) > 0 {
 		if rec, err = unmarshal(runKey(id), kvs[0].Value); err != nil {
 			return snap, err
 		}
 		snap.Run, snap.run = runOf(rec, kvs[0].ModRevision), string(kvs[0].Value)
 		snap.Job = snap.Job.Updated(snap.Run.Updated)
 	}
-	if kvs = resp.Responses[2].GetResponseRange().Kvs; len(kvs) > 0 {
+	if kvs = answers[2].GetResponseRange().Kvs; len(kvs) > 0 {
 		if rec, err = unmarshal(progressKeyOf(id), kvs[0].Value); err != nil {
 			return snap, err
 		}
@@ -168,6 +174,9 @@ func (s *Store) RequestStop(ctx context.Context, id ares.JobID, stop ares.Stop, 
 	return s.update(ctx, "stop job", id, func(_ *ares.Job, r *ares.Run) error {
 		if r.Phase == ares.Cancelled && stop.Why == ares.StopCancel {
 			return errUnchanged
+		}
+		if r.Unconfirmed {
+			return ares.Errorf(ares.Conflict, "this cluster was restored, and the hub has not confirmed job %s yet: try again later", id)
 		}
 		if err := inPhase(r, only); err != nil {
 			return err

@@ -62,7 +62,9 @@ func (s *sharedValues) job(j *ares.Job) {
 	for _, v := range []*map[string]string{&j.Environment, &j.Labels} {
 		s.stringMap(v)
 	}
-	s.placement(&j.Constraints)
+	if !j.HasDefaultPlacement() { // it is shared already
+		s.placement(&j.Constraints)
+	}
 	for _, v := range []**int{&j.Priority, &j.GraceSeconds, &j.Retry.MaxRetries} {
 		if n := *v; n != nil && *n >= 0 && *n < len(sharedInts) {
 			*v = &sharedInts[*n]
@@ -146,7 +148,7 @@ func (s *sharedValues) placement(v **ares.Placement) {
 		s.string(e)
 		add(*e)
 	}
-	for _, l := range []*[]string{&p.Tolerations, &p.Regions, &p.NodeAffinity, &p.PreferredNodeAffinity, &p.Affinity, &p.AntiAffinity, &p.PreferredAntiAffinity} {
+	for _, l := range []*[]string{&p.Tolerations, &p.Regions, &p.NodeAffinity, &p.PreferredNodeAffinity, &p.Affinity, &p.AntiAffinity, &p.PreferredAntiAffinity, &p.Clusters} {
 		s.list(l)
 		for _, e := range *l {
 			add(e)
@@ -154,6 +156,9 @@ func (s *sharedValues) placement(v **ares.Placement) {
 	}
 	for _, r := range p.NodeRequirements {
 		add(r.String())
+	}
+	for i := range p.Data {
+		add(p.Data[i].URI)
 	}
 	s.stringMap(&p.NodeSelector)
 	for _, k := range slices.Sorted(maps.Keys(p.NodeSelector)) {

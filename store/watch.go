@@ -174,6 +174,9 @@ func deliver(events []*clientv3.Event, apply func(ares.Batch) error) error {
 				return err
 			}
 			if ok {
+				if ev.Job != nil && len(ev.Job.Environment) == 0 {
+					ev.Record = events[0].Kv.Value
+				}
 				batch.Events = append(batch.Events, ev)
 			} else if lost, gone := lostRight(events[0]); gone {
 				batch.Lost = append(batch.Lost, lost)
@@ -204,7 +207,7 @@ func decode(kv *mvccpb.KeyValue) (ares.Event, bool, error) {
 	room, name := splitKey(key)
 	read := unmarshal
 	switch room {
-	case "leases", "loop", "tokens", "awaited", "bindings", "audit", "secrets", "secretkeys":
+	case "leases", "loop", "tokens", "awaited", "bindings", "audit", "secrets", "secretkeys", "federation", "clusters":
 		return ev, false, nil
 	}
 	if keyspaces[room] == "" {
@@ -243,6 +246,9 @@ func decode(kv *mvccpb.KeyValue) (ares.Event, bool, error) {
 		ev.Tenant = tenantOf(rec.GetTenant(), name, kv.ModRevision)
 	case "predicted":
 		ev.Forecast = forecastRead(rec.GetForecast(), ares.JobID(name))
+	case "grants":
+		g, _ := grantOf(rec.GetJobGrant(), ares.JobID(name), kv.CreateRevision, kv.ModRevision)
+		ev.Grant = &g
 	case "progress":
 		ev.Progress = &ares.ProgressEvent{Job: ares.JobID(name), Progress: progressRecord(rec.GetProgress())}
 	default:

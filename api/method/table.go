@@ -384,6 +384,84 @@ var table = []Method{
 		Audit: session("RENEW_CERTIFICATE", ""),
 	},
 
+	// ClustersService
+
+	{
+		Name: apipb.ClustersService_RegisterCluster_FullMethodName, Permission: roles.NodeWrite, Scope: GlobalScope,
+		Audit: change("REGISTER_CLUSTER", "cluster", "name"), Limiter: Writes,
+	},
+	{
+		Name: apipb.ClustersService_ListClusters_FullMethodName, Permission: roles.NodeRead, Scope: AnyScope,
+		Audit: read("LIST_CLUSTERS", ""), Limiter: Reads,
+	},
+	{
+		Name: apipb.ClustersService_GetCluster_FullMethodName, Permission: roles.NodeRead, Scope: AnyScope,
+		Audit: read("GET_CLUSTER", "cluster", "name"), Limiter: Reads,
+	},
+	{
+		Name: apipb.ClustersService_CordonCluster_FullMethodName, Permission: roles.NodeWrite, Scope: GlobalScope,
+		Audit: change("CORDON_CLUSTER", "cluster", "name"), Limiter: Writes,
+	},
+	{
+		Name: apipb.ClustersService_UncordonCluster_FullMethodName, Permission: roles.NodeWrite, Scope: GlobalScope,
+		Audit: change("UNCORDON_CLUSTER", "cluster", "name"), Limiter: Writes,
+	},
+	{
+		Name: apipb.ClustersService_DrainCluster_FullMethodName, Permission: roles.NodeWrite, Scope: GlobalScope,
+		Audit: change("DRAIN_CLUSTER", "cluster", "name"), Limiter: Writes,
+	},
+	{
+		Name: apipb.ClustersService_DeclareClusterDead_FullMethodName, Permission: roles.NodeWrite, Scope: GlobalScope,
+		Audit: change("DECLARE_CLUSTER_DEAD", "cluster", "name"), Limiter: Writes,
+	},
+	{
+		Name: apipb.ClustersService_LeaveCluster_FullMethodName, Permission: roles.NodeWrite, Scope: GlobalScope,
+		Audit: change("LEAVE_CLUSTER", "cluster", "name"), Limiter: Writes,
+	},
+	{
+		// The caller needs no credential except the join token in the request. The handler checks the join token.
+		Name: apipb.ClustersService_JoinCluster_FullMethodName, Scope: Public,
+		Audit: change("JOIN_CLUSTER", ""), Limiter: Sessions, LargeBody: true,
+	},
+	{
+		// The client certificate names the cluster that the call acts on.
+		Name: apipb.ClustersService_RenewClusterCertificate_FullMethodName, Permission: roles.MemberAct, Scope: AnyScope,
+		Audit: session("RENEW_CLUSTER_CERTIFICATE", ""), Limiter: Sessions,
+	},
+	{
+		Name: apipb.ClustersService_EndMembership_FullMethodName, Permission: roles.MemberAct, Scope: AnyScope,
+		Audit: change("END_MEMBERSHIP", "cluster", "cluster.name"), Limiter: Writes,
+	},
+	{
+		Name: apipb.ClustersService_GetMembership_FullMethodName, Permission: roles.ServerRead, Scope: GlobalScope,
+		Audit: read("GET_MEMBERSHIP", ""), Limiter: Reads,
+	},
+	{
+		Name: apipb.ClustersService_JoinHub_FullMethodName, Permission: roles.NodeWrite, Scope: GlobalScope,
+		Audit: change("JOIN_HUB", "hub", "membership.name"), Limiter: Writes,
+	},
+	{
+		Name: apipb.ClustersService_LeaveHub_FullMethodName, Permission: roles.NodeWrite, Scope: GlobalScope,
+		Audit: change("LEAVE_HUB", ""), Limiter: Writes,
+	},
+
+	// FederationService
+
+	{
+		// The client certificate names the member, and the hub compares it with the member's hello.
+		Name: apipb.FederationService_Connect_FullMethodName, Permission: roles.MemberAct, Scope: AnyScope,
+		Audit: session("CONNECT_CLUSTER", ""), Limiter: AgentStreams, LargeBody: true,
+	},
+	{
+		// The same holds for the two streams with which members answer the users of the hub.
+		Name: apipb.FederationService_ServeReads_FullMethodName, Permission: roles.MemberAct, Scope: AnyScope,
+		Audit: report("SERVE_READS", ""), Limiter: AgentStreams,
+	},
+	{
+		Name: apipb.FederationService_AnswerRead_FullMethodName, Permission: roles.MemberAct, Scope: AnyScope,
+		Audit: report("ANSWER_READ", ""), Limiter: AgentStreams, LargeBody: true,
+	},
+
 	// AuditService
 
 	{

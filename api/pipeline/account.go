@@ -28,7 +28,7 @@ func AccountOf(id *ares.Identity) Account {
 	a := Account{Name: id.Name, Tenant: id.Tenant}
 	wide := false
 	for _, b := range id.Bindings {
-		if b.Role == ares.PlatformAdmin || b.Role == ares.AgentRole {
+		if b.Role == ares.PlatformAdmin || b.Role == ares.AgentRole || b.Role == ares.MemberRole {
 			return Account{Name: id.Name}
 		}
 		wide = wide || b.Tenant == ""

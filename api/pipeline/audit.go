@@ -82,7 +82,9 @@ func (d *Pipeline) entry(r *Call, name string, code ares.Code) audit.Entry {
 	if object := auditObject(&what, r.request, r.response); object != "" {
 		e.Object = object
 	}
-	if e.Request == "" && what.Level == method.Changes {
+	if req, ok := r.request.(*apipb.SubmitJobRequest); ok && e.Request == "" && isSubmitted(r.response) {
+		e.Request, e.After = submissionDigests(req)
+	} else if e.Request == "" && what.Level == method.Changes {
 		e.Request = MessageDigest(r.request)
 	}
 	if own := textAt(r.request, "request_id"); own != "" {
@@ -93,9 +95,6 @@ func (d *Pipeline) entry(r *Call, name string, code ares.Code) audit.Entry {
 	switch answer := r.response.(type) {
 	case *apipb.SubmitJobResponse:
 		e.Detail = answer.GetStatus()
-		if req, ok := r.request.(*apipb.SubmitJobRequest); ok && answer.GetStatus() == StatusSubmitted {
-			e.After = MessageDigest(req.GetJob())
-		}
 	case *apipb.ApplyPolicyResponse:
 		e.Detail = answer.GetStatus() // "checked", "created", "updated" or "unchanged"
 	case *apipb.RetryJobResponse:
@@ -111,6 +110,12 @@ func (d *Pipeline) entry(r *Call, name string, code ares.Code) audit.Entry {
 	return e
 }
 
+// isSubmitted reports whether an answer is that to a submission which created a new job.
+func isSubmitted(answer any) bool {
+	resp, ok := answer.(*apipb.SubmitJobResponse)
+	return ok && resp.GetStatus() == StatusSubmitted
+}
+
 // isOutsider reports whether a caller is outside a tenant. An outsider does not belong to the
 // tenant and has no role in it. The tenant's administrators see what an outsider did, but not the
 // outsider's name.
@@ -122,6 +127,9 @@ func isOutsider(who *ares.Identity, tenant string) bool {
 
 // tenantOf returns the tenant that a call acts on, or "" if it is unknown.
 func (d *Pipeline) tenantOf(r *Call, what *method.AuditRule, e *audit.Entry) string {
+	if _, ok := r.request.(*apipb.SubmitJobRequest); ok && r.Tenant != "" {
+		return r.Tenant // the tenant that the job names, or its default
+	}
 	for _, path := range []string{"tenant_id", "job.tenant_id", "queue.tenant_id", "tenant.id", "reservation.tenant_id", "policy.tenant_id"} {
 		if t := textAt(r.request, path); t != "" {
 			return t

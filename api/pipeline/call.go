@@ -94,6 +94,11 @@ func requestID(given []string) string {
 	return rand.Text()
 }
 
+// WithHubCall begins a call that the hub of this cluster makes for one of its users.
+func WithHubCall(ctx context.Context, who *auth.Caller) context.Context {
+	return context.WithValue(ctx, callKey{}, &Call{Caller: who, Entry: audit.Entry{Door: "hub", RequestID: rand.Text()}})
+}
+
 // WithCaller sets the caller of a context's call.
 func WithCaller(ctx context.Context, who *auth.Caller) context.Context {
 	ctx, c := WithCall(ctx)

@@ -3,10 +3,12 @@ package pipeline
 import (
 	"sync"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
 
+	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/audit"
 )
 
@@ -26,6 +28,25 @@ func MessageDigest(m proto.Message) string {
 	}
 	return audit.Digest(data)
 }
+
+// submissionDigests returns the digests of a submission and of its job, as MessageDigest does, but encodes the job only once.
+func submissionDigests(req *apipb.SubmitJobRequest) (request, job string) {
+	if req.GetJob() == nil || len(req.ProtoReflect().GetUnknown()) > 0 || hasRedacted(req.ProtoReflect().Descriptor()) {
+		return MessageDigest(req), MessageDigest(req.GetJob())
+	}
+	const head = 1 + 10 // the most bytes of the tag and the length that precede the job
+	data, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(make([]byte, head, 512), req.GetJob())
+	if err != nil {
+		return "", ""
+	}
+	size := uint64(len(data) - head)
+	start := head - 1 - protowire.SizeVarint(size)
+	protowire.AppendVarint(protowire.AppendTag(data[:start], submittedJob, protowire.BytesType), size)
+	return audit.Digest(data[start:]), audit.Digest(data[head:])
+}
+
+// submittedJob is the number of the field `job` of a submission.
+var submittedJob = (&apipb.SubmitJobRequest{}).ProtoReflect().Descriptor().Fields().ByName("job").Number()
 
 // redactedTypes caches hasRedacted by the name of the type. Most messages have no such field, and need no copy.
 var redactedTypes sync.Map

@@ -1,7 +1,11 @@
 package pipeline
 
 import (
+	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ares-scheduler/ares/apipb"
 )
@@ -33,5 +37,26 @@ func TestNoDigestOfASecret(t *testing.T) {
 	}
 	if job("a") == job("b") {
 		t.Error("two jobs have one digest")
+	}
+}
+
+// TestSubmissionDigests compares the digests of submissions of different sizes with those of MessageDigest.
+func TestSubmissionDigests(t *testing.T) {
+	unknown := &apipb.SubmitJobRequest{Job: &apipb.JobSpec{Name: "a"}}
+	unknown.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 500, protowire.VarintType), 7))
+	requests := []*apipb.SubmitJobRequest{{}, {Job: &apipb.JobSpec{}}, unknown}
+	for _, size := range []int{1, 100, 125, 126, 127, 128, 200, 16_380, 16_384, 3 << 20} {
+		requests = append(requests, &apipb.SubmitJobRequest{Job: &apipb.JobSpec{
+			Name: strings.Repeat("x", size), Labels: map[string]string{"b": "2", "a": "1", "c": "3"}, Placement: &apipb.Placement{Strategy: "balanced"},
+		}})
+	}
+	for _, req := range requests {
+		request, job := submissionDigests(req)
+		if want := MessageDigest(req); request != want {
+			t.Errorf("%d bytes: the request has digest %s, want %s", proto.Size(req), request, want)
+		}
+		if want := MessageDigest(req.GetJob()); job != want {
+			t.Errorf("%d bytes: the job has digest %s, want %s", proto.Size(req), job, want)
+		}
 	}
 }

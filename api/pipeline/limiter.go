@@ -32,7 +32,7 @@ type Limiter struct {
 	// three quarters of these slots, so that it cannot block its colleagues.
 	TenantShare int
 	Kept        int // slots that only accounts without a tenant may use
-	NodeShare   int // maximum number of slots for one node with a certificate; 0: Share
+	NodeShare   int // maximum number of slots for one node or cluster with a certificate; 0: Share
 	// Long means that slots are held for an unlimited time, as streams do. A tenant then gets a slot only if more slots
 	// are free than it has, so that a few tenants cannot hold all of them: n tenants that take what they can get leave one
 	// part in n+1 of the slots to others.
@@ -180,7 +180,7 @@ func (g *Limiter) shareOf(who Account) int {
 	switch {
 	case who.Tenant != "":
 		return g.memberShare()
-	case g.NodeShare > 0 && strings.HasPrefix(who.Name, nodePrefix):
+	case g.NodeShare > 0 && (strings.HasPrefix(who.Name, nodePrefix) || strings.HasPrefix(who.Name, clusterPrefix)):
 		return g.NodeShare
 	}
 	return g.Share

@@ -103,6 +103,33 @@ func (d *Pipeline) Run(ctx context.Context, name string, req any, handle func(co
 	return handle(within, c)
 }
 
+// validateRequest rejects a request that is too large or breaks a rule of the
+// .proto files.
+func (d *Pipeline) validateRequest(_ context.Context, c *Call, req any) error {
+	m, ok := req.(proto.Message)
+	if !ok {
+		return nil
+	}
+	if !c.Method.LargeBody {
+		if n := int64(proto.Size(m)); n > d.Cfg.MaxBody {
+			return TooLarge(n, d.Cfg.MaxBody)
+		}
+	}
+	if meetsSimpleRules(m.ProtoReflect()) {
+		return nil
+	}
+	err := d.validate.Validate(m)
+	bad, ok := errors.AsType[*protovalidate.ValidationError](err)
+	if !ok {
+		return err
+	}
+	var problems ares.Problems
+	for _, v := range bad.Violations {
+		problems.Add(protovalidate.FieldPathString(v.Proto.GetField()), "%s", v.Proto.GetMessage())
+	}
+	return problems.Err()
+}
+
 // Unary is the interceptor for calls with one request and one response. REST
 // calls pass through Unary too.
 func (d *Pipeline) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
@@ -160,30 +187,6 @@ func (d *Pipeline) Check(ctx context.Context, req any) error {
 		}
 	}
 	return nil
-}
-
-// validateRequest rejects a request that is too large or breaks a rule of the
-// .proto files.
-func (d *Pipeline) validateRequest(_ context.Context, c *Call, req any) error {
-	m, ok := req.(proto.Message)
-	if !ok {
-		return nil
-	}
-	if !c.Method.LargeBody {
-		if n := int64(proto.Size(m)); n > d.Cfg.MaxBody {
-			return TooLarge(n, d.Cfg.MaxBody)
-		}
-	}
-	err := d.validate.Validate(m)
-	bad, ok := errors.AsType[*protovalidate.ValidationError](err)
-	if !ok {
-		return err
-	}
-	var problems ares.Problems
-	for _, v := range bad.Violations {
-		problems.Add(protovalidate.FieldPathString(v.Proto.GetField()), "%s", v.Proto.GetMessage())
-	}
-	return problems.Err()
 }
 
 // readOwnWrites waits briefly until this server's view contains everything that

@@ -147,6 +147,9 @@ func ScopeOfSpec(who *ares.Identity, m *apipb.JobSpec) (p Scope, err error) {
 	if p.Queue = m.GetQueue(); p.Queue == "" {
 		p.Queue = ares.DefaultQueue
 	}
+	if roles.Allows(who, roles.JobRead, p.Tenant, p.Queue) {
+		return p, nil // the caller sees the queue, so Absent is never its answer
+	}
 	p.Absent = admission.NoTenant(ares.Clip(p.Tenant))
 	if roles.Allows(who, roles.JobRead, p.Tenant, roles.Any) {
 		p.Absent = admission.NoQueue(p.Tenant, ares.Clip(p.Queue))

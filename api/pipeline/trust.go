@@ -51,9 +51,17 @@ func CertifiedAt(ctx context.Context) (int64, error) {
 	return revision, err
 }
 
-// admitsAgent rejects an agent on another machine if the agent uses the node
+// ErrHub is the error for a node that wants to join a hub.
+func ErrHub() error {
+	return ares.Errorf(ares.FeatureDisabled, "this server is a hub (role: global), which has clusters and no nodes: start the agent with --server of a cluster, and join that cluster to the hub with `ares join --global`")
+}
+
+// admitsAgent rejects every agent at a hub, and an agent on another machine if the agent uses the node
 // token. All agents share the node token, and it is valid for any node.
 func (t *Trust) admitsAgent(ctx context.Context, who *ares.Identity) error {
+	if t.Hub {
+		return ErrHub()
+	}
 	if t.AllowNodeToken || who.Node != "" || onThisMachine(ctx) {
 		return nil
 	}
@@ -79,7 +87,10 @@ func onThisMachine(ctx context.Context) bool {
 // nodePrefix is the beginning of the name of a node that has authenticated with its certificate. No user can have such a name.
 const nodePrefix = "node:"
 
-// Trust issues and checks the certificates of nodes.
+// clusterPrefix is the beginning of the name of a cluster that has authenticated with its certificate.
+const clusterPrefix = "cluster:"
+
+// Trust issues and checks the certificates of nodes and of member clusters.
 type Trust struct {
 	Authority *pki.Authority
 	Store     *store.Store
@@ -91,7 +102,9 @@ type Trust struct {
 	// true if the operator supplied the server's certificate as a file.
 	Serving *pki.Serving
 	Given   bool
-	Now     func() time.Time
+	// Hub is true for the servers of a hub, which have members and no nodes.
+	Hub bool
+	Now func() time.Time
 
 	loading sync.Mutex // so that the latest read wins
 	known   atomic.Pointer[revoked]
@@ -99,9 +112,20 @@ type Trust struct {
 
 // The type `revoked` holds the revocations that the server read most recently.
 type revoked struct {
-	at    map[string]int64 // store revision of the revocation, by node
-	read  time.Time
-	after chan struct{} // closed when the revocations have changed
+	at map[string]int64 // store revision of the revocation, by node
+	// clusters has the members of a hub, by name.
+	clusters map[string]store.Cluster
+	read     time.Time
+	after    chan struct{} // closed when the revocations have changed
+}
+
+// The method `cluster` returns a member of the hub, or the zero value.
+func (r *revoked) cluster(name string) *store.Cluster {
+	if r == nil {
+		return &store.Cluster{}
+	}
+	c := r.clusters[name]
+	return &c
 }
 
 // Load reads the revocations from the store. Until Load has succeeded once, the
@@ -117,6 +141,16 @@ func (t *Trust) Load(ctx context.Context) error {
 	for _, r := range list {
 		next.at[r.Node] = r.Revision
 	}
+	if t.Hub {
+		clusters, err := t.Store.Clusters(ctx)
+		if err != nil {
+			return err
+		}
+		next.clusters = map[string]store.Cluster{}
+		for _, c := range clusters {
+			next.clusters[c.Name] = c
+		}
+	}
 	was := t.known.Load()
 	if was == nil {
 		t.known.Store(next)
@@ -125,6 +159,10 @@ func (t *Trust) Load(ctx context.Context) error {
 	newer := false
 	for node, rev := range next.at { // order-free: any change counts
 		newer = newer || was.at[node] < rev
+	}
+	for name, c := range next.clusters { // order-free: any change counts
+		before := was.cluster(name)
+		newer = newer || before.HasJoined() && !c.HasJoined() || before.CertifiedFrom < c.CertifiedFrom
 	}
 	if !newer {
 		next.after = was.after
@@ -162,7 +200,10 @@ func (t *Trust) Changed() <-chan struct{} {
 
 // Identify returns the identity in a certificate if the certificate is still
 // valid.
-func (t *Trust) Identify(_ context.Context, leaf *x509.Certificate) (ares.Identity, error) {
+func (t *Trust) Identify(ctx context.Context, leaf *x509.Certificate) (ares.Identity, error) {
+	if pki.IsCluster(leaf) {
+		return t.identifyCluster(ctx, leaf)
+	}
 	node, revision, err := pki.NodeOf(leaf)
 	if err != nil {
 		return ares.Identity{}, err
@@ -178,6 +219,37 @@ func (t *Trust) Identify(_ context.Context, leaf *x509.Certificate) (ares.Identi
 	}
 	return ares.Identity{
 		Name: nodePrefix + node, Kind: ares.ByCert, Bindings: []ares.Binding{{Role: ares.AgentRole}}, Until: leaf.NotAfter, Node: node,
+	}, nil
+}
+
+// identifyCluster returns the identity of a member cluster. A cluster that has left, and a certificate from before the
+// cluster's last join, are rejected. A cluster that was declared dead is not: it must be told so.
+func (t *Trust) identifyCluster(ctx context.Context, leaf *x509.Certificate) (ares.Identity, error) {
+	name, revision, err := pki.ClusterOf(leaf)
+	if err != nil {
+		return ares.Identity{}, err
+	}
+	if !t.Hub {
+		return ares.Identity{}, ares.Errorf(ares.Unauthentic, "this server is not a hub, so cluster %s cannot be its member", name)
+	}
+	known, now := t.known.Load(), t.Now()
+	if c := known.cluster(name); !c.HasJoined() {
+		if err = t.Load(ctx); err != nil { // the cluster may have joined at another server a moment ago
+			return ares.Identity{}, err
+		}
+		known = t.known.Load()
+	}
+	c, is := known.clusters[name]
+	switch {
+	case now.Sub(known.read) > StaleAfter:
+		return ares.Identity{}, ares.Errorf(ares.Unavailable, "the certificate cannot be checked, because the store does not respond: try again")
+	case now.After(leaf.NotAfter):
+		return ares.Identity{}, ares.Errorf(ares.Unauthentic, "the certificate of cluster %s expired at %s: join again, with a token from `ares cluster register %s`", name, leaf.NotAfter.Format(time.RFC3339), name)
+	case !is || !c.HasJoined() || revision < c.CertifiedFrom:
+		return ares.Identity{}, ares.Errorf(ares.Unauthentic, "cluster %s is no member of this hub with this certificate: join again, with a token from `ares cluster register %s`", name, name)
+	}
+	return ares.Identity{
+		Name: clusterPrefix + name, Kind: ares.ByCert, Bindings: []ares.Binding{{Role: ares.MemberRole}}, Until: leaf.NotAfter, Cluster: name,
 	}, nil
 }
 

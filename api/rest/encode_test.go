@@ -43,6 +43,28 @@ func TestPlainAnswersAreThoseOfProtojson(t *testing.T) {
 	}
 }
 
+// TestSubmittedAnswersAreThoseOfPublicJSON compares the two encodings of answers to submissions.
+func TestSubmittedAnswersAreThoseOfPublicJSON(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	encoded := 0
+	for range 300 {
+		m := &apipb.SubmitJobResponse{}
+		draw(rnd, m.ProtoReflect(), 3)
+		want, err := PublicJSON{}.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := appendSubmitted(nil, m); ok {
+			if encoded++; string(got) != string(want) {
+				t.Fatalf("got  %s\nwant %s", got, want)
+			}
+		}
+	}
+	if encoded == 0 {
+		t.Error("no answer was encoded")
+	}
+}
+
 // draw fills a message with random values.
 func draw(rnd *rand.Rand, m protoreflect.Message, depth int) {
 	words := []string{"", "train", "a b", "night", "x/y:z", "größe", `say "a"`, "tab\t", "<&>", "\x7f"}

@@ -23,6 +23,7 @@ const GPUSchedulerForm = "application/vnd.gpu-scheduler+json"
 // formStates are the states that have another name in the form. The other states have the same name.
 var formStates = map[string]string{
 	string(ares.Succeeded): "completed", string(ares.Lost): string(ares.Failed), string(ares.Retrying): string(ares.Pending),
+	string(ares.Returned): string(ares.Cancelled), // this cluster no longer has it
 }
 
 // FormState returns the name of a state in the form.

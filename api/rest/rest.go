@@ -92,6 +92,7 @@ func New(services *service.Services, cfg Config) (*Handler, error) {
 		apipb.RegisterSecretServiceHandlerClient(ctx, mux, apipb.NewSecretServiceClient(conn)),
 		apipb.RegisterObjectServiceHandlerClient(ctx, mux, apipb.NewObjectServiceClient(conn)),
 		apipb.RegisterHistoryServiceHandlerClient(ctx, mux, apipb.NewHistoryServiceClient(conn)),
+		apipb.RegisterClustersServiceHandlerClient(ctx, mux, apipb.NewClustersServiceClient(conn)),
 		handle(mux, apipb.ClusterService_WatchEvents_FullMethodName, d.serveEvents),
 		handle(mux, apipb.JobService_StreamLogs_FullMethodName, d.serveLogs),
 		handle(mux, apipb.ClusterService_DumpStore_FullMethodName, d.serveStore),

@@ -55,10 +55,12 @@ func (d *Handler) serveSubmit(ctx context.Context, w http.ResponseWriter, r *htt
 		return
 	}
 	resp, _ := answer.(*apipb.SubmitJobResponse)
-	data, err := PublicJSON{}.Marshal(resp)
-	if err != nil {
-		d.gatewayError(ctx, nil, nil, w, r, err)
-		return
+	data, ok := appendSubmitted(make([]byte, 0, 256), resp)
+	if !ok {
+		if data, err = (PublicJSON{}).Marshal(resp); err != nil {
+			d.gatewayError(ctx, nil, nil, w, r, err)
+			return
+		}
 	}
 	h := w.Header()
 	h["Content-Type"] = jsonType
@@ -67,6 +69,27 @@ func (d *Handler) serveSubmit(ctx context.Context, w http.ResponseWriter, r *htt
 		w.WriteHeader(d.submit.status)
 	}
 	_, _ = w.Write(data) // the client may have left
+}
+
+// appendSubmitted encodes an answer as PublicJSON does, but without reflection. It returns false if the answer is left to PublicJSON.
+func appendSubmitted(b []byte, m *apipb.SubmitJobResponse) (_ []byte, ok bool) {
+	for _, field := range [...]struct{ key, value string }{
+		{`{"job_id":`, m.GetJobId()}, {`,"status":`, m.GetStatus()}, {`,"message":`, m.GetMessage()}, {`,"state":`, m.GetState()},
+	} {
+		if b, ok = appendText(append(b, field.key...), field.value); !ok {
+			return nil, false
+		}
+	}
+	b = append(b, `,"warnings":[`...)
+	for i, warning := range m.GetWarnings() {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, ok = appendText(b, warning); !ok {
+			return nil, false
+		}
+	}
+	return append(b, "]}"...), true
 }
 
 var jsonType = []string{"application/json"}

@@ -359,6 +359,9 @@ func (d *AgentService) Orders(e *cache.Entry, node string) []*apipb.SeatOrder {
 			if s := e.Run.Stop; s != nil && !a.Ended() {
 				o.Stop, o.StopGraceSeconds = string(s.Why), int32(cmp.Or(s.Grace, e.Job.Grace())/time.Second)
 			}
+			if e.Job.Origin != nil {
+				o.FencingToken = e.Run.FencingToken(e.Job, a)
+			}
 			if h.State == ares.SeatPlaced {
 				o.Spec, o.CheckpointedAt = apipb.NewJobSpec(&e.Job.Spec), apipb.Timestamp(saved)
 			}

@@ -45,6 +45,9 @@ func (d *jobService) ExplainJob(ctx context.Context, req *apipb.ExplainJobReques
 	if err != nil {
 		return nil, err
 	}
+	if e, err := d.ownerExplains(ctx, &snap); e != nil || err != nil {
+		return &apipb.ExplainJobResponse{Explanation: e}, err
+	}
 	// A running array job also counts as waiting if some of its elements have not been created
 	// yet.
 	waits := snap.Run.Phase.Waiting() || snap.Run.Phase == ares.Running && snap.Job.IsArray() && snap.Run.Next < snap.Job.Array.Count

@@ -134,8 +134,16 @@ func (d *jobService) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*api
 	if err != nil {
 		return nil, err
 	}
+	stale := ""
+	if req.GetConsistent() {
+		if stale, err = d.ownerState(ctx, &snap); err != nil {
+			return nil, err
+		}
+	}
 	to := visibilityOf(ctx)
 	job := d.hideStored(to, NewJob(snap.Job, &snap.Run, snap.Progress))
+	job.AsOfRevision, job.AsOfAgeSeconds = d.asOf(&snap.Run)
+	job.StaleReason = stale
 	job.Spec = apipb.NewJobSpec(&snap.Job.Spec)
 	if d.Cfg.Accounting != nil {
 		job.Use = d.use(ctx, d.Cfg.Accounting.Parts(snap.Job, &snap.Run))
@@ -161,7 +169,9 @@ func (d *jobService) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*api
 		}
 		job.Elements = newElements(d.Cfg.View, snap.Job)
 	}
-	if waits(snap.Job, &snap.Run) {
+	if d.isOwned(&snap.Run) {
+		job.WaitingFor = waitsThere(snap.Job, &snap.Run)
+	} else if waits(snap.Job, &snap.Run) {
 		job.Explanation = d.explained(ctx, to, snap.Job, &snap.Run)
 		for _, b := range job.Explanation.GetBlockers() {
 			job.WaitingFor = append(job.WaitingFor, ares.Blocker{Count: int(b.GetCount()), Of: int(b.GetOf()), Detail: ares.PlainText(b.GetDetail())}.String())
@@ -200,6 +210,10 @@ func waits(j *ares.Job, r *ares.Run) bool {
 
 // The method `explain` sets the short reason for waiting in the public form of a job.
 func (d *Services) explain(to Visibility, job *apipb.Job, j *ares.Job, r *ares.Run) {
+	if d.isOwned(r) {
+		job.WaitingFor = waitsThere(j, r)
+		return
+	}
 	if !waits(j, r) {
 		return
 	}
@@ -437,7 +451,12 @@ func (d *jobService) ListJobEvents(ctx context.Context, req *apipb.ListJobEvents
 	if err != nil {
 		return nil, err
 	}
-	resp := &apipb.ListJobEventsResponse{Dropped: int32(snap.Run.Dropped)}
+	stale, err := d.ownerState(ctx, &snap)
+	if err != nil {
+		return nil, err
+	}
+	resp := &apipb.ListJobEventsResponse{Dropped: int32(snap.Run.Dropped), StaleReason: stale}
+	resp.AsOfRevision, resp.AsOfAgeSeconds = d.asOf(&snap.Run)
 	for _, t := range snap.Run.Transitions {
 		resp.Events = append(resp.Events, &apipb.JobEvent{
 			At: apipb.Timestamp(t.At), State: string(t.Phase), Attempt: int32(t.Attempt), Message: d.StoredText(visibilityOf(ctx).within(snap.Job.Tenant), snap.Job.TransitionText(t), snap.Job.ID),

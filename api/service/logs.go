@@ -59,7 +59,7 @@ func (d *jobService) StreamLogs(req *apipb.StreamLogsRequest, stream grpc.Server
 
 // ReadLogs sends the output that a request selects.
 func (d *Services) ReadLogs(ctx context.Context, req *apipb.StreamLogsRequest, send func(*apipb.StreamLogsResponse) error) error {
-	if d.Cfg.Logs == nil {
+	if d.Cfg.Logs == nil && d.Cfg.Federation.Owners == nil {
 		return ares.Errorf(ares.Unavailable, "this server cannot read logs of jobs")
 	}
 	if err := d.checkLogSelection(req); err != nil {
@@ -68,6 +68,9 @@ func (d *Services) ReadLogs(ctx context.Context, req *apipb.StreamLogsRequest, s
 	q, err := d.logQuery(ctx, req)
 	if err != nil {
 		return err
+	}
+	if d.Cfg.Federation.Owners != nil {
+		return d.ownerLogs(ctx, &q, req, send)
 	}
 	if req.GetAllRanks() {
 		return d.mergeLogs(ctx, q, req.GetPositions(), send)

@@ -73,7 +73,11 @@ type Config struct {
 	Currency string
 	// ReuseTenants permits a new tenant to have the ID of a deleted one whose jobs are still known.
 	ReuseTenants bool
-	Log          *slog.Logger
+	// Federation is the part of the server that knows other clusters.
+	Federation Federation
+	// FederationService serves the members of a hub. If FederationService is nil, it is not registered.
+	FederationService apipb.FederationServiceServer
+	Log               *slog.Logger
 }
 
 // Services holds the handlers of all API services.
@@ -109,6 +113,10 @@ func (d *Services) Register(s grpc.ServiceRegistrar) {
 	apipb.RegisterSecretServiceServer(s, &secretService{Services: d})
 	apipb.RegisterObjectServiceServer(s, &objectService{Services: d})
 	apipb.RegisterHistoryServiceServer(s, &historyService{Services: d})
+	apipb.RegisterClustersServiceServer(s, &clustersService{Services: d, Trust: d.Cfg.Trust})
+	if d.Cfg.FederationService != nil {
+		apipb.RegisterFederationServiceServer(s, d.Cfg.FederationService)
+	}
 	if d.Cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.Cfg.AgentService)
 	}

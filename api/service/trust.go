@@ -30,6 +30,9 @@ type trustService struct {
 
 // CreateJoinToken implements apipb.TrustServiceServer.
 func (d *trustService) CreateJoinToken(ctx context.Context, req *apipb.CreateJoinTokenRequest) (*apipb.CreateJoinTokenResponse, error) {
+	if d.Hub {
+		return nil, pipeline.ErrHub()
+	}
 	node := req.GetNodeId()
 	if node != "" && !ares.ValidName(node) {
 		return nil, ares.Errorf(ares.Invalid, "%q is not a valid node name: use up to 63 letters, digits, '.', '-' and '_'", ares.Clip(node)).At("node_id")
@@ -157,6 +160,9 @@ func (d *trustService) GetAuthority(context.Context, *apipb.GetAuthorityRequest)
 // JoinNode implements apipb.TrustServiceServer. The join token is the caller's
 // only credential.
 func (d *trustService) JoinNode(ctx context.Context, req *apipb.JoinNodeRequest) (*apipb.JoinNodeResponse, error) {
+	if d.Hub {
+		return nil, pipeline.ErrHub()
+	}
 	token, err := pki.ParseJoinToken(req.GetToken())
 	if err != nil {
 		return nil, err

@@ -24,6 +24,7 @@ func NewJob(j *ares.Job, r *ares.Run, p *ares.Progress) *apipb.Job {
 		RetryOf: string(j.RetryOf), SubmittedBy: j.Owner, PolicyNotes: notesOf(j),
 		ArrayOf: string(j.ArrayOf), ArrayIndex: j.ArrayIndex, Labels: j.Labels,
 		Revision: strconv.FormatInt(max(j.Revision, r.Revision), 10),
+		Cluster:  r.Cluster, Granted: j.Origin != nil,
 	}
 	if r.Phase == ares.Retrying {
 		m.NotBefore = apipb.Timestamp(r.NotBefore)
@@ -108,7 +109,7 @@ func outcomeOf(p ares.Phase) ares.Outcome {
 	switch p {
 	case ares.Succeeded:
 		return ares.OutcomeSucceeded
-	case ares.Cancelled:
+	case ares.Cancelled, ares.Returned:
 		return ares.OutcomeStopped
 	case ares.Lost:
 		return ares.OutcomeLost

@@ -16,7 +16,7 @@ type commands struct{ *command.App }
 func Commands(a *command.App) []*cobra.Command {
 	c := &commands{a}
 	return []*cobra.Command{
-		c.clusterCommand(), c.nodeCommand(), c.reservationCommand(), c.topologyCommand(), c.consolidateCommand(), c.alertCommand(),
+		c.clusterCommand(), c.joinCommand(), c.nodeCommand(), c.reservationCommand(), c.topologyCommand(), c.consolidateCommand(), c.alertCommand(),
 		c.tenantCommand(), c.queueCommand(), c.fairnessCommand(), c.usageCommand(), c.costCommand(), c.priceCommand(),
 		c.authCommand(), c.tokenCommand(), c.bindingCommand(), c.auditCommand(), c.policyCommand(), c.secretCommand(),
 	}

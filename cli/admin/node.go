@@ -247,7 +247,7 @@ func (a *commands) clusterCommand() *cobra.Command {
 				func(w io.Writer, m proto.Message) { a.writeStatus(w, m.(*apipb.GetClusterStatusResponse)) })
 		}),
 	})
-	return command.Group("cluster", "Show cluster status", "  ares cluster status", "", status)
+	return command.Group("cluster", "Show cluster status, and manage the clusters of a hub", "  ares cluster status", "", append([]*cobra.Command{status}, a.clustersCommands()...)...)
 }
 
 func (a *commands) writeStatus(w io.Writer, c *apipb.GetClusterStatusResponse) {

@@ -58,6 +58,7 @@ func (f *restoreFlags) add(c *cobra.Command) {
 	c.Flags().Int64Var(&f.Bump, "revision-bump", 0, "raise revisions by this number; it must exceed the writes since the backup (default 1000000000)")
 	c.Flags().DurationVar(&f.Hold, "hold", 0, "place no jobs for this time after the start (default the longest lost_after of any job; use less only after all nodes were restarted)")
 	c.Flags().BoolVar(&f.Force, "force", false, "replace an existing store; the old one is kept under another name")
+	c.Flags().BoolVar(&f.AsCopy, "as-copy", false, "make a second store beside the one of the backup: it leaves its federation and drops the jobs of a hub")
 	f.output.AddOutput(c)
 }
 
@@ -78,6 +79,9 @@ func (a *commands) restoreCommand() *cobra.Command {
 Jobs that ran at the time of the backup run again. The restore raises the store's revisions, so
 that no fencing token is issued twice. After the restore, the first leader places no jobs for a
 while (see --hold). The delay gives old processes enough time to end.
+
+Use --as-copy to make a second store from the backup of a store that stays in use, for example for
+a test. Two stores with the same identity would both run the jobs of a hub.
 
 To restore an external etcd, first run "ares restore prepare" once. Then create every member from
 the same prepared file, and start etcd with its usual flags.`,
@@ -131,7 +135,7 @@ func (a *commands) restorePrepareCommand() *cobra.Command {
 
 // restoreMember creates the data of one member of an external etcd cluster from a backup.
 func (a *commands) restoreMember(cmd *cobra.Command, file string, m server.Member) error {
-	for _, name := range []string{"archive", "history", "revision-bump", "hold", "force"} {
+	for _, name := range []string{"archive", "history", "revision-bump", "hold", "force", "as-copy"} {
 		if cmd.Flags().Changed(name) {
 			return exit.Usagef("use --%s with \"ares restore prepare\": it must be the same for every member", name)
 		}
@@ -152,6 +156,14 @@ func (a *commands) printRestored(f *restoreFlags, done server.Restored, headline
 		output.Printf(w, "  revision         %d, was %d in the backup\n", done.Revision, done.Snapshot)
 		output.Printf(w, "  jobs             %d continue; %d ended by the restore, %d by the archive or history\n", done.Jobs, done.Lost, done.Final)
 		output.Printf(w, "  placements       start %s after a server becomes leader\n", done.Hold)
+		switch {
+		case f.AsCopy:
+			output.Printf(w, "  federation       left; %d jobs of a hub were dropped\n", done.Granted)
+		case done.Asks:
+			output.Printf(w, "  federation       no job is granted until every cluster has answered or is declared dead\n")
+		case done.Granted > 0:
+			output.Printf(w, "  federation       %d jobs of a hub wait until the hub has confirmed them\n", done.Granted)
+		}
 		if done.Unread > 0 {
 			output.Printf(w, "  archive          %d lines could not be read\n", done.Unread)
 		}

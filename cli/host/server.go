@@ -27,7 +27,7 @@ import (
 // serverFlags are the flags of every command that starts a server. A flag overrides the
 // environment, and the environment overrides the configuration file.
 type serverFlags struct {
-	config, http, grpc, metrics, advertise, record, level string
+	config, http, grpc, metrics, advertise, record, level, role string
 }
 
 func (f *serverFlags) add(c *cobra.Command) {
@@ -47,7 +47,7 @@ func (a *commands) serverConfig(f *serverFlags) (server.Config, error) {
 	}
 	for to, given := range map[*string]string{
 		&cfg.DataDir: a.DataDir, &cfg.HTTPAddr: f.http, &cfg.GRPCAddr: f.grpc, &cfg.MetricsAddr: f.metrics, &cfg.AdvertiseAddr: f.advertise, &cfg.Log.Level: f.level,
-		&cfg.Recording.Dir: f.record,
+		&cfg.Recording.Dir: f.record, &cfg.Role: f.role,
 	} {
 		if given != "" {
 			*to = given
@@ -67,7 +67,7 @@ func (a *commands) serverCommand() *cobra.Command {
 	var f serverFlags
 	c := &cobra.Command{
 		Use: "server", Short: "Run a server without a node agent", Example: "  ares server --config ares.yaml", Args: command.ExactArgs(),
-		Long: "Run a server until it is interrupted. If etcd.endpoints or ETCD_ENDPOINTS is set,\nthe server uses the etcd at these endpoints. Several servers can share one etcd.",
+		Long: "Run a server until it is interrupted. If etcd.endpoints or ETCD_ENDPOINTS is set,\nthe server uses the etcd at these endpoints. Several servers can share one etcd.\n\nWith --role global the server is a hub: it has no nodes, and gives its jobs to the clusters\nthat have joined it (see docs/guide/federation.md).",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.serverConfig(&f)
 			if err != nil {
@@ -77,6 +77,8 @@ func (a *commands) serverCommand() *cobra.Command {
 		},
 	}
 	f.add(c)
+	c.Flags().StringVar(&f.role, "role", "", "cluster for a cluster with nodes, or global for a hub of clusters (ARES_ROLE; default cluster)")
+	output.Must(c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{server.RoleCluster, server.RoleGlobal}, cobra.ShellCompDirectiveNoFileComp)))
 	return c
 }
 
@@ -85,7 +87,7 @@ func (a *commands) serve(ctx context.Context, cfg server.Config) error {
 	server.TuneMemory()
 	return server.Run(ctx, cfg, cfg.NewLog(a.Err), func(s *server.Server) {
 		a.announce(s)
-		if s.Endpoints.CA == "" {
+		if s.Endpoints.CA == "" && s.Hub == nil {
 			output.Printf(a.Out, "  join a node      ares agent --server %s --token-file %s\n", s.Endpoints.GRPC, cfg.DataDir+"/"+server.NodeTokenFile)
 		}
 	})
@@ -100,6 +102,13 @@ func (a *commands) announce(s *server.Server) {
 	output.Printf(a.Out, "  admin token      %s\n", s.AdminToken)
 	if s.Endpoints.CA != "" {
 		output.Printf(a.Out, "  authority        %s (for clients on other machines: --tls-ca FILE)\n", filepath.Join(filepath.Dir(s.AdminToken), s.Endpoints.CA))
+	}
+	switch {
+	case s.Hub != nil && s.Endpoints.CA == "":
+		output.Printf(a.Out, "  join a cluster   not possible: set grpc_addr to an address of the network, because clusters join with TLS\n")
+	case s.Hub != nil:
+		output.Printf(a.Out, "  join a cluster   ares cluster register NAME, then in the cluster: ares join --global %s --token TOKEN\n", s.Advertised())
+	case s.Endpoints.CA != "":
 		output.Printf(a.Out, "  join a node      ares node token create, then on the node: ares agent --server %s --join TOKEN\n", s.Advertised())
 	}
 }

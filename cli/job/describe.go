@@ -69,6 +69,8 @@ func (a *commands) writeJob(w io.Writer, j *apipb.Job, wide bool) {
 	s.Line("Used", used(j.GetUse()))
 	s.Line("Tenant", j.GetTenantId())
 	s.Line("Queue", j.GetQueue())
+	s.Line("Cluster", clusterText(j))
+	s.Line("Not current", j.GetStaleReason())
 	s.Line("Priority", fmt.Sprintf("%d (%s)", j.GetPriority(), j.GetPriorityClass()))
 	writeRequest(s, j)
 	s.List("Policies", j.GetPolicyNotes())
@@ -82,6 +84,17 @@ func (a *commands) writeJob(w io.Writer, j *apipb.Job, wide bool) {
 		s.Line("Finished", a.When(j.GetFinishedAt()))
 	}
 	a.writeAttempts(w, j.GetAttempts(), wide)
+}
+
+// silentCluster is how long a hub must not have heard a cluster for `ares job get` to say so.
+const silentCluster = 10 * time.Second
+
+// clusterText names the cluster that owns a job, and says since when the hub has not heard from it.
+func clusterText(j *apipb.Job) string {
+	if age := output.Seconds(j.GetAsOfAgeSeconds()); age >= silentCluster {
+		return j.GetCluster() + " (last heard " + output.Duration(age) + " ago)"
+	}
+	return j.GetCluster()
 }
 
 // writeRequest shows what the user has requested: resources, limits, nodes, the command and notifications.

@@ -95,6 +95,20 @@ job-22  überlang              running  0         0     -
 	}
 }
 
+// TestJobTableOfHub checks that the jobs of a hub are listed with their clusters.
+func TestJobTableOfHub(t *testing.T) {
+	a, out := newTestCommands()
+	jobs := []*apipb.Job{{JobId: "job-1", Name: "here", State: "running", Cluster: "east"}, {JobId: "job-2", Name: "waits", State: "pending"}}
+	a.WriteTable(out, a.jobTable(&apipb.ListJobsResponse{Jobs: jobs}, false))
+	want := `ID     NAME   TENANT  STATE    PRIORITY  GPUS  CLUSTER  AGE  REASON
+job-1  here           running  0         0     east     -
+job-2  waits          pending  0         0              -
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out, want)
+	}
+}
+
 // TestJobShowsConstraints checks that `ares job get` shows constraints in the syntax of
 // --constraint.
 func TestJobShowsConstraints(t *testing.T) {

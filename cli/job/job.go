@@ -59,18 +59,28 @@ func progress(p *apipb.JobProgress) string {
 
 func (a *commands) jobGetCommand() *cobra.Command {
 	var o output.Flags
-	return o.AddWide(o.Add(&cobra.Command{
+	var consistent bool
+	get := o.AddWide(o.Add(&cobra.Command{
 		Use: "get JOB", Short: "Show one job with its state, reason and attempts", Example: `  job=$(ares job submit -- echo hello)
   ares job get "$job"`, Args: command.ExactArgs("JOB"),
 		Long: addressing + `
 
 With -o wide, the output also has the parts of the placement's score, and the state and fencing
-token of each rank.`,
+token of each rank.
+
+A hub has a copy of the state of each job that one of its clusters owns. With --consistent, it asks
+that cluster.`,
 		RunE: a.withJobs(toRead, func(ctx context.Context, c *client.Client, args []string) error {
-			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Job(ctx, args[0]) },
+			read := c.Job
+			if consistent {
+				read = c.ConsistentJob
+			}
+			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return read(ctx, args[0]) },
 				func(w io.Writer, m proto.Message) { a.writeJob(w, m.(*apipb.Job), o.Wide) })
 		}),
 	}))
+	get.Flags().BoolVar(&consistent, "consistent", false, "at a hub, ask the cluster that owns the job")
+	return get
 }
 
 func (a *commands) jobCancelCommand() *cobra.Command {
@@ -223,6 +233,9 @@ func eventTable(list *apipb.ListJobEventsResponse) *output.Table {
 	t := &output.Table{Head: []string{"AT", "STATE", "ATTEMPT", "MESSAGE"}, Drop: []string{"ATTEMPT"}, Name: "STATE"}
 	if n := list.GetDropped(); n > 0 {
 		t.Note = fmt.Sprintf("(%d older events were deleted)", n)
+	}
+	if why := list.GetStaleReason(); why != "" {
+		t.Note = strings.TrimSpace(t.Note + "\n(later events may be missing: " + why + ")")
 	}
 	for _, e := range list.GetEvents() {
 		t.Add(e.GetAt().AsTime().Local().Format("2006-01-02 15:04:05.000"), e.GetState(), strconv.Itoa(int(e.GetAttempt())), e.GetMessage())

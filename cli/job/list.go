@@ -175,8 +175,18 @@ func (a *commands) jobTable(list *apipb.ListJobsResponse, filtered bool) *output
 	if t.Empty = "No jobs. Submit one with: ares job submit --name hello -- echo hello"; filtered {
 		t.Empty = fmt.Sprintf("No job matches. List all jobs with: %s job list --all", a.Invocation())
 	}
+	// Only jobs of a hub have a cluster, so the column is only shown there.
+	ofHub := slices.ContainsFunc(list.GetJobs(), func(j *apipb.Job) bool { return j.GetCluster() != "" })
+	place := slices.Index(t.Head, "NODES")
+	if ofHub {
+		t.Head = slices.Insert(t.Head, place, "CLUSTER")
+	}
 	for _, j := range list.GetJobs() {
-		t.Add(a.jobRow(j)...)
+		row := a.jobRow(j)
+		if ofHub {
+			row = slices.Insert(row, place, j.GetCluster())
+		}
+		t.Add(row...)
 	}
 	if n := int(list.GetTotal()); n > len(list.GetJobs()) {
 		t.Note = fmt.Sprintf("%d of %d jobs; show more with --limit N", len(list.GetJobs()), n)

@@ -275,6 +275,7 @@ type specFlags struct {
 	secretEnv, secretFile []string
 	start                 startFlags
 	cpus                  cpuFlag
+	federation            federationFlags
 }
 
 // These flags set fields of a job that are texts or numbers. Each entry names the field that its
@@ -291,6 +292,7 @@ var (
 		{"workdir", "working_dir", "working directory: an absolute path on the node or, with --sync, a path inside the synced directory"},
 		{"image", "image", "container image, which is not used: the answer says whether the command runs without it"},
 		{"execution-mode", "execution_mode", "restart, or at_most_once to never run the job again after its node is lost"},
+		{"on-partition", "on_partition", "at a hub, when the job's cluster is silent: wait for it (default), or fence to run the job in another cluster"},
 	}
 	numberFlags = []struct{ flag, field, usage string }{
 		{"gpu-milli", "gpu_milli", "thousandths of one GPU, instead of --gpus"},
@@ -303,6 +305,7 @@ var (
 		{"max-queue-minutes", "max_queue_minutes", "cancel the job if it has not started after waiting this long"},
 		{"grace-seconds", "grace_seconds", "time between SIGTERM and SIGKILL (default 30)"},
 		{"lost-after-seconds", "lost_after_seconds", "time after which a job on an unreachable node is placed elsewhere (default 25)"},
+		{"cluster-lost-after-seconds", "cluster_lost_after_seconds", "with --on-partition fence: time after which a job of a silent cluster runs in another one, 60 to 86400"},
 	}
 )
 
@@ -312,6 +315,7 @@ func (s *specFlags) add(f *pflag.FlagSet) {
 		s.text[t.field] = f.String(t.flag, "", t.usage)
 	}
 	s.start.add(f)
+	s.federation.add(f)
 	for _, n := range numberFlags {
 		s.number[n.field] = f.Int32(n.flag, 0, n.usage)
 	}
@@ -401,7 +405,7 @@ func (s *specFlags) apply(f *pflag.FlagSet, spec *apipb.JobSpec) error {
 		}
 		spec.Deadline = apipb.Timestamp(at)
 	}
-	return errors.Join(command.AssignPairs(&spec.Environment, "--env", s.env), command.AssignPairs(&spec.Labels, "--label", s.labels), s.constrain(spec), s.secrets(spec), s.start.apply(f, spec, time.Now()))
+	return errors.Join(command.AssignPairs(&spec.Environment, "--env", s.env), command.AssignPairs(&spec.Labels, "--label", s.labels), s.constrain(spec), s.secrets(spec), s.federation.apply(spec), s.start.apply(f, spec, time.Now()))
 }
 
 // deadlineOf parses a time, or a duration that is added to the current time.

@@ -39,7 +39,7 @@ func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 // The variable `colors` maps the states of jobs and nodes to terminal colors.
 var colors = map[string]string{
 	"succeeded": "32", "online": "32", "running": "36", "scheduled": "36", "pending": "33", "retrying": "33",
-	"preempted": "33", "suspect": "33", "cordoned": "33", "failed": "31", "lost": "31", "offline": "31", "cancelled": "2",
+	"preempted": "33", "suspect": "33", "cordoned": "33", "failed": "31", "lost": "31", "offline": "31", "cancelled": "2", "returned": "2",
 }
 
 const (

@@ -41,6 +41,8 @@ type simFlags struct {
 	until              string
 	output, out, html  string
 	strict             bool
+	regions            int
+	choose             []string
 }
 
 func (a *commands) simRunCommand() *cobra.Command {
@@ -57,6 +59,9 @@ policies. With --resample, the seed also determines the new trace. All policies 
 same trace for the same seed. "--resample order" keeps the arrival times and shuffles the jobs.
 "--resample days" builds the new trace from random days of the original, and a day can occur more
 than once.
+
+With --regions, the command simulates a federation: the nodes are split by a hash of their names,
+and each way to choose a region for a job is compared with one big cluster.
 
 docs/guide/simulator.md describes traces, cluster files, policies and reports.`,
 		Example: `  ares sim run --workload kueue-baseline
@@ -76,12 +81,14 @@ docs/guide/simulator.md describes traces, cluster files, policies and reports.`,
 	flags.StringVar(&f.resample, "resample", sim.ResampleNone, "resample the trace by seed: "+strings.Join(sim.Resamples(), ", "))
 	flags.StringVar(&f.until, "until", "", "stop after this simulated time, such as 72h or 14d (default after the last job)")
 	flags.BoolVar(&f.strict, "strict", false, "fail when a row or column of the trace cannot be read")
+	flags.IntVar(&f.regions, "regions", 0, "split the nodes into this many regions, each a cluster of its own with a hub above them")
+	flags.StringSliceVar(&f.choose, "choose", sim.RegionChoices(), "with --regions: how a region is chosen for a job")
 	flags.StringVarP(&f.output, "output", "o", "table", "table, json, or csv with one row per job")
 	flags.StringVar(&f.out, "out", "", "output file (default - for standard output)")
 	flags.StringVar(&f.html, "html", "", "file for an HTML page with plots")
 	for name, values := range map[string][]string{
 		"format": sim.Formats(), "policy": sim.PolicyNames(), "fleet-format": fleetFormats, "resample": sim.Resamples(), "output": simOutputs,
-		"workload": append(sim.Workloads(), regimeWorkloads()...),
+		"workload": append(sim.Workloads(), regimeWorkloads()...), "choose": sim.RegionChoices(),
 	} {
 		output.Must(c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 	}
@@ -123,6 +130,9 @@ func (a *commands) simRun(ctx context.Context, cmd *cobra.Command, f *simFlags) 
 	case !several:
 		f.seeds = strconv.FormatUint(f.seed, 10)
 	}
+	if err := checkRegions(cmd, f); err != nil {
+		return err
+	}
 	if err := checkTargets(f); err != nil {
 		return err
 	}
@@ -143,6 +153,9 @@ func (a *commands) simRun(ctx context.Context, cmd *cobra.Command, f *simFlags) 
 		return err
 	}
 	setup.Resample, setup.Until = f.resample, until
+	if f.regions > 0 {
+		return a.simulateRegions(ctx, f, setup, policies[0], seeds)
+	}
 	return a.simulate(ctx, f, setup, policies, seeds)
 }
 

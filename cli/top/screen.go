@@ -188,7 +188,7 @@ func stateStyle(state string) lipgloss.Style {
 		return style.Foreground(lipgloss.Yellow)
 	case "offline", "unhealthy", "failed", "lost":
 		return style.Foreground(lipgloss.Red)
-	case "cancelled":
+	case "cancelled", "returned":
 		return style.Faint(true)
 	default:
 		return style

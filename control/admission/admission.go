@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"slices"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -38,6 +37,8 @@ type Admission struct {
 	// would be neither limited on its node nor counted, so any number of such jobs would fit on one node.
 	DefaultCPUs     int
 	DefaultMemoryMB int
+	// Hub is true for the servers of a hub. A hub has no nodes of its own, and the IDs of its jobs differ from those of every member.
+	Hub bool
 	// NoGangs rejects jobs with several members.
 	NoGangs bool
 	// Predict estimates the runtime of a job. Predict may be nil.
@@ -133,9 +134,9 @@ const maxTries = 5
 // committed. Each request gets its own answer. If a request's tenant, queue or dependency changed in the
 // meantime, Submit prepares the request again. It then reads the store's records, because the cache may lag
 // behind. No other function repeats submissions. Submit does not use store.Retry, because store.Retry would
-// repeat all requests. Only the requests with a conflict need to be repeated.
+// repeat all requests. Only the requests with a conflict need to be repeated. Submit completes the given requests, so they must not be
+// used again.
 func (a *Admission) Submit(ctx context.Context, requests ...Request) []Accepted {
-	requests = slices.Clone(requests) // prepare completes them
 	out := make([]Accepted, len(requests))
 	open := make([]int, len(requests))
 	for i := range open {
@@ -228,9 +229,10 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 			return c, nil
 		}
 	}
-	stored := r.Submitted
-	level := readLevel(&stored, r.retryOf != "")
-	tenant, queue, err := a.findTenantAndQueue(ctx, &stored, fresh)
+	job := &ares.Job{Spec: r.Submitted, Digest: r.digest, Owner: r.Owner, RetryOf: r.retryOf, Trusted: r.Trusted}
+	stored := &job.Spec
+	level := readLevel(stored, r.retryOf != "")
+	tenant, queue, err := a.findTenantAndQueue(ctx, stored, fresh)
 	if err != nil {
 		return c, err
 	}
@@ -240,10 +242,10 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 		}
 		stored.MemoryMB = cmp.Or(stored.MemoryMB, a.DefaultMemoryMB)
 	}
-	if err = a.Feasibility.check(ctx, &stored, r.Trusted); err != nil { // may split the job into members
+	if err = a.Feasibility.check(ctx, stored, r.Trusted); err != nil { // may split the job into members
 		return c, err
 	}
-	if err = a.setLostAfter(&stored, tenant, r.retryOf != ""); err != nil {
+	if err = a.setLostAfter(stored, tenant, r.retryOf != ""); err != nil {
 		return c, err
 	}
 	effective := stored.WithDefaults()
@@ -254,17 +256,16 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 		if c.verdict, err = a.evaluatePolicies(ctx, tenant, &effective, r.Owner, batch); err != nil {
 			return c, err
 		}
-		addPolicyLabels(&stored, &c.verdict)
+		addPolicyLabels(stored, &c.verdict)
 	}
 	if len(stored.After)+len(stored.Secrets)+len(stored.CodeDigest)+len(stored.Notify) > 0 || stored.Start != nil {
-		if c.After, err = a.resolveReferences(ctx, r, &stored, fresh); err != nil {
+		if c.After, err = a.resolveReferences(ctx, r, stored, fresh); err != nil {
 			return c, err
 		}
 	}
 	c.TenantRevision = tenant.Revision
-	c.Job = &ares.Job{
-		Spec: stored, ID: stored.JobID(), Digest: r.digest, AcceptedAt: a.Now(), Owner: r.Owner, Notes: c.verdict.Notes, RetryOf: r.retryOf, Trusted: r.Trusted,
-	}
+	job.ID, job.AcceptedAt, job.Notes = a.jobID(stored), a.Now(), c.verdict.Notes
+	c.Job = job
 	if !stored.Deadline.IsZero() && r.retryOf == "" {
 		if c.warnings, err = a.checkDeadline(c.Job); err != nil {
 			return c, err
@@ -277,6 +278,14 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 		batch.by[queue.ID()]++
 	}
 	return c, nil
+}
+
+// jobID returns the ID of the job that a submission creates.
+func (a *Admission) jobID(spec *ares.Spec) ares.JobID {
+	if a.Hub {
+		return ares.NewHubJobID(cmp.Or(spec.Tenant, ares.DefaultTenant), spec.RequestID)
+	}
+	return spec.JobID()
 }
 
 // setLostAfter sets the lost_after of a job. The value is stored even if it is the default. A server of another version,
@@ -307,7 +316,7 @@ func (a *Admission) reject(ctx context.Context, r *Request, err error) Accepted 
 
 // acceptedBefore asks the store whether the same request was accepted before.
 func (a *Admission) acceptedBefore(ctx context.Context, r *Request) (Accepted, bool) {
-	id := r.Submitted.JobID()
+	id := a.jobID(&r.Submitted)
 	snap, err := a.Store.Job(ctx, id)
 	switch {
 	case err != nil:

@@ -52,7 +52,7 @@ func (a *Admission) resolveStart(ctx context.Context, r *Request, stored *ares.S
 			continue
 		}
 		field := fmt.Sprintf("start.dependencies[%d]", i)
-		if d.Job == stored.JobID() {
+		if d.Job == a.jobID(stored) {
 			return ares.Errorf(ares.Invalid, "%s: %s: a job cannot depend on itself", field, d).At(field)
 		}
 		found, err := a.findDependency(ctx, r, d.Job, stored.Tenant, field, fresh)

@@ -22,7 +22,7 @@ const maxSeenLookups = 16
 // seenBefore answers a request that was accepted before. The cache is only a hint; the answer comes
 // from the store. Reading the store is cheaper than a write that finds the same duplicate.
 func (a *Admission) seenBefore(ctx context.Context, r *Request) (Accepted, bool) {
-	if !a.Seen.Seen(ctx, r.Submitted.JobID(), r.digest) {
+	if !a.Seen.Seen(ctx, a.jobID(&r.Submitted), r.digest) {
 		return Accepted{}, false
 	}
 	return a.acceptedBefore(ctx, r)

@@ -49,7 +49,7 @@ func (a *Admission) addWarnings(c *candidate, level string) {
 	if s := c.Job.Start; s != nil && !s.Begin.IsZero() && s.Begin.Before(c.Job.AcceptedAt.Add(-time.Minute)) {
 		c.warnings = append(c.warnings, fmt.Sprintf("start.begin %s is in the past, so the job may start at once", s.Begin.UTC().Format(time.RFC3339)))
 	}
-	if image := c.Job.Image; image != "" {
+	if image := c.Job.Image; image != "" && !a.Hub {
 		c.warnings = append(c.warnings, imageWarning(image, a.View.ImageNodes()))
 	}
 }

@@ -213,6 +213,7 @@ func (v *View) apply(e *ares.Event, live bool) {
 	case e.Reservation != nil:
 		v.windows[e.Reservation.Name] = e.Reservation
 	case e.Policy != nil: // admission.Policies handles policies
+	case e.Grant != nil: // the federation handles grants
 	case e.Protect != nil: // only the engine uses it, and it never comes from a store
 	case e.Progress != nil:
 		if was := v.entry(e.Progress.Job); was != nil {
@@ -265,6 +266,7 @@ func (v *View) gone(e *ares.Event, live bool) {
 		}
 	case ares.KindRun, ares.KindForecast: // removed together with their job
 	case ares.KindPolicy: // admission.Policies handles policies
+	case ares.KindGrant: // the federation handles grants
 	case ares.KindUsage, ares.KindProtection: // only the engine needs them
 	}
 }

@@ -101,7 +101,7 @@ const maxNoticeTime = 2 * time.Hour
 // job. After a crash, a job may therefore be in the archive file twice, but it is never missing.
 func (r *Archiver) ArchiveDue(ctx context.Context, lead *store.Leadership) error {
 	before := r.Now().Add(-cmp.Or(r.ArchiveAfter, 24*time.Hour))
-	finished := []ares.Phase{ares.Succeeded, ares.Failed, ares.Cancelled, ares.Lost}
+	finished := []ares.Phase{ares.Succeeded, ares.Failed, ares.Cancelled, ares.Lost, ares.Returned}
 	for _, e := range r.View.Jobs(cache.Filter{Phases: finished, Elements: true}).Entries {
 		if e.Run.FinishedAt.After(before) || !e.Run.Free() || r.unrecorded(e) || len(e.Run.DueNotices(e.Job)) > 0 && !e.Run.FinishedAt.Before(before.Add(-maxNoticeTime)) {
 			continue

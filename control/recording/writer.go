@@ -184,6 +184,9 @@ func rank(e *ares.Event) (kind int, id string) {
 	if e.Protect != nil { // the store refuses to encode it; the order is complete nevertheless
 		return 15, string(e.Protect.Job)
 	}
+	if e.Grant != nil {
+		return 16, string(e.Grant.Job)
+	}
 	return 14, string(e.Gone.Kind) + "/" + e.Gone.ID
 }
 

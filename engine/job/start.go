@@ -17,7 +17,7 @@ import (
 
 // hasStartConditions reports whether the job may have a start condition. It is false for nearly all jobs.
 func (e *Entry) hasStartConditions() bool {
-	return e.Job.Start != nil || e.Run != nil && e.Run.Hold != nil
+	return e.Job.Start != nil || e.Run != nil && (e.Run.Hold != nil || e.Run.Unconfirmed)
 }
 
 // wasPlaced reports whether the job, or an element of it, was placed before.
@@ -126,7 +126,10 @@ func (j *Table) mayStartSince(e *Entry) time.Time {
 // StartBlockers returns the start conditions that keep a job waiting. The job need not be in the table.
 func (j *Table) StartBlockers(job *ares.Job, run *ares.Run, now time.Time) []ares.Blocker {
 	var out []ares.Blocker
-	if run.IsHeld(job) {
+	switch {
+	case run != nil && run.Unconfirmed:
+		out = append(out, ares.Blocker{Kind: ares.BlockerHold, Detail: ares.Textf("this cluster was restored, and the hub has not confirmed the job yet")})
+	case run.IsHeld(job):
 		by := "it was submitted held"
 		if run != nil && run.Hold != nil {
 			by = "it is held by " + run.Hold.By

@@ -119,6 +119,6 @@ func (s *State) applyDeletion(g ares.Gone) {
 		s.Jobs.SetForecast(ares.JobID(g.ID), nil)
 	case ares.KindProtection:
 		s.Jobs.SetProtection(ares.JobID(g.ID), nil)
-	case ares.KindProgress, ares.KindPolicy: // decisions do not depend on these records
+	case ares.KindProgress, ares.KindPolicy, ares.KindGrant: // decisions do not depend on these records
 	}
 }

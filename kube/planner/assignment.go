@@ -191,7 +191,7 @@ func (p *Planner) Reject(uid string, now time.Time) {
 		return
 	}
 	o.rejections = 0
-	o.exclude(o.seatNode(), now)
+	p.exclude(o, o.seatNode(), now)
 	p.release(o, nil) // dissolves the units of the gang if none of its pods is bound
 	if o.unit != nil {
 		o.unit = nil
@@ -201,15 +201,23 @@ func (p *Planner) Reject(uid string, now time.Time) {
 }
 
 // exclude keeps a pod from a node for a while.
-func (o *pod) exclude(node string, now time.Time) {
+func (p *Planner) exclude(o *pod, node string, now time.Time) {
 	if o.excluded == nil {
 		o.excluded = map[string]time.Time{}
 	}
 	o.excluded[node] = now.Add(excludedFor)
+	p.hasExclusions = true
 }
 
 // readmitLater lets pods use nodes again whose exclusion is over, and returns when the next one ends.
 func (p *Planner) readmitLater(now time.Time) (next time.Time) {
+	if !p.hasExclusions {
+		return next
+	}
+	p.hasExclusions = false
+	for _, o := range p.pods {
+		p.hasExclusions = p.hasExclusions || len(o.excluded) > 0
+	}
 	for _, u := range p.units {
 		if u.fence != 0 {
 			continue

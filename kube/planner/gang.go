@@ -162,6 +162,7 @@ func (p *Planner) addGang(g *gang, list []*pod) {
 		parts[i] = p.addPart(g, part, nil, i > 0)
 	}
 	if len(parts) > 1 {
+		p.hasParts = true
 		for _, u := range parts {
 			u.parts = parts
 		}

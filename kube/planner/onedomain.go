@@ -32,7 +32,12 @@ func (p *Planner) sameDomain(near *pod, level ares.Level) ares.NodeRequirements 
 // the nodes of that domain for a while. A gang is judged one cycle after its first unit was placed, because only then the
 // others were decided with the domain known. It reports whether plans were withdrawn.
 func (p *Planner) retryDomains(now time.Time) (again bool) {
+	if !p.hasParts {
+		return false
+	}
+	p.hasParts = false
 	for _, u := range p.units {
+		p.hasParts = p.hasParts || len(u.parts) > 1
 		if len(u.parts) < 2 || u.parts[0] != u || u.fence == 0 || slices.Contains(u.ranks, nil) || u.ranks[0].Gang.Level == "" {
 			continue
 		}
@@ -64,7 +69,7 @@ func (p *Planner) excludeDomain(u *unit, now time.Time) {
 			continue
 		}
 		for _, o := range u.ranks {
-			o.exclude(name, now)
+			p.exclude(o, name, now)
 		}
 	}
 }

@@ -49,6 +49,8 @@ type Planner struct {
 	departed  []departure
 	// adopted has the pods that got an assignment while this process did not lead.
 	adopted []Ref
+	// Most clusters have neither excluded nodes nor gangs of several parts. These say whether a cycle has to look for them.
+	hasExclusions, hasParts bool
 	// unread has the bound pods whose real devices the planner may not have taken into account yet.
 	unread map[*pod]bool
 }

@@ -3,7 +3,6 @@ package planner
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -25,7 +24,13 @@ func (p *Planner) WaitingReasons(limit int, now time.Time) []Reason {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.apply(now)
-	list := slices.SortedFunc(maps.Values(p.pods), func(a, b *pod) int {
+	var list []*pod
+	for _, o := range p.pods {
+		if p.ours(o.Pod) && o.Node == "" && !o.Gated && !o.Leaving {
+			list = append(list, o)
+		}
+	}
+	slices.SortFunc(list, func(a, b *pod) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.UID, b.UID))
 	})
 	var out []Reason
@@ -33,9 +38,6 @@ func (p *Planner) WaitingReasons(limit int, now time.Time) []Reason {
 	for _, o := range list {
 		if len(out) == limit {
 			break
-		}
-		if !p.ours(o.Pod) || o.Node != "" || o.Gated || o.Leaving {
-			continue
 		}
 		text := p.reason(o, refusals, now)
 		if text == "" || text == o.told {

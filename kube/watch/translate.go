@@ -128,7 +128,7 @@ func spread(s *ares.Spec, owner *Owner) {
 		labels[k] = v
 	}
 	s.Labels = labels
-	s.Constraints.PreferredAntiAffinity = []string{labelOwner + "=" + owner.UID}
+	s.EditPlacement().PreferredAntiAffinity = []string{labelOwner + "=" + owner.UID}
 }
 
 func tenant(namespace string, labels map[string]string) string {

@@ -48,7 +48,8 @@ const (
 	SecretRotate     Verb = "secret.rotate" // platform: the key that encrypts all secrets
 	StoreRead        Verb = "store.read"    // platform: backups, dumps and recordings hold everything
 
-	AgentAct Verb = "agent.act" // the agents' methods
+	AgentAct  Verb = "agent.act"  // the agents' methods
+	MemberAct Verb = "member.act" // the methods of a federation's members
 )
 
 var (
@@ -67,11 +68,12 @@ var verbs = map[ares.Role][]Verb{
 	ares.Viewer:        viewer,
 	ares.Auditor:       slices.Concat(viewer, oversight, []Verb{ServerRead}),
 	ares.AgentRole:     {AgentAct},
+	ares.MemberRole:    {MemberAct},
 }
 
 // Verbs lists every verb, sorted.
 func Verbs() []Verb {
-	out := append(slices.Clone(platform), AgentAct)
+	out := append(slices.Clone(platform), AgentAct, MemberAct)
 	slices.Sort(out)
 	return out
 }

@@ -60,6 +60,13 @@ type Record struct {
 	//	*Record_Joined
 	//	*Record_AuditMark
 	//	*Record_Secret
+	//	*Record_Cluster
+	//	*Record_ClusterKey
+	//	*Record_JobGrant
+	//	*Record_Asking
+	//	*Record_Membership
+	//	*Record_Floor
+	//	*Record_GrantClaim
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -388,6 +395,69 @@ func (x *Record) GetSecret() *Secret {
 	return nil
 }
 
+func (x *Record) GetCluster() *Cluster {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Cluster); ok {
+			return x.Cluster
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetClusterKey() *ClusterKey {
+	if x != nil {
+		if x, ok := x.Body.(*Record_ClusterKey); ok {
+			return x.ClusterKey
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetJobGrant() *JobGrant {
+	if x != nil {
+		if x, ok := x.Body.(*Record_JobGrant); ok {
+			return x.JobGrant
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetAsking() *Asking {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Asking); ok {
+			return x.Asking
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetMembership() *Membership {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Membership); ok {
+			return x.Membership
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetFloor() *Floor {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Floor); ok {
+			return x.Floor
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetGrantClaim() *GrantClaim {
+	if x != nil {
+		if x, ok := x.Body.(*Record_GrantClaim); ok {
+			return x.GrantClaim
+		}
+	}
+	return nil
+}
+
 type isRecord_Body interface {
 	isRecord_Body()
 }
@@ -516,6 +586,34 @@ type Record_Secret struct {
 	Secret *Secret `protobuf:"bytes,31,opt,name=secret,proto3,oneof"`
 }
 
+type Record_Cluster struct {
+	Cluster *Cluster `protobuf:"bytes,50,opt,name=cluster,proto3,oneof"`
+}
+
+type Record_ClusterKey struct {
+	ClusterKey *ClusterKey `protobuf:"bytes,51,opt,name=cluster_key,json=clusterKey,proto3,oneof"`
+}
+
+type Record_JobGrant struct {
+	JobGrant *JobGrant `protobuf:"bytes,52,opt,name=job_grant,json=jobGrant,proto3,oneof"`
+}
+
+type Record_Asking struct {
+	Asking *Asking `protobuf:"bytes,53,opt,name=asking,proto3,oneof"`
+}
+
+type Record_Membership struct {
+	Membership *Membership `protobuf:"bytes,54,opt,name=membership,proto3,oneof"`
+}
+
+type Record_Floor struct {
+	Floor *Floor `protobuf:"bytes,55,opt,name=floor,proto3,oneof"`
+}
+
+type Record_GrantClaim struct {
+	GrantClaim *GrantClaim `protobuf:"bytes,56,opt,name=grant_claim,json=grantClaim,proto3,oneof"`
+}
+
 func (*Record_Job) isRecord_Body() {}
 
 func (*Record_Tombstone) isRecord_Body() {}
@@ -577,6 +675,20 @@ func (*Record_Joined) isRecord_Body() {}
 func (*Record_AuditMark) isRecord_Body() {}
 
 func (*Record_Secret) isRecord_Body() {}
+
+func (*Record_Cluster) isRecord_Body() {}
+
+func (*Record_ClusterKey) isRecord_Body() {}
+
+func (*Record_JobGrant) isRecord_Body() {}
+
+func (*Record_Asking) isRecord_Body() {}
+
+func (*Record_Membership) isRecord_Body() {}
+
+func (*Record_Floor) isRecord_Body() {}
+
+func (*Record_GrantClaim) isRecord_Body() {}
 
 // AuditMark is the position that a server's audit log has reached.
 type AuditMark struct {
@@ -672,7 +784,10 @@ type Job struct {
 	Untrusted bool `protobuf:"varint,30,opt,name=untrusted,proto3" json:"untrusted,omitempty"`
 	// A platform administrator submitted the job. Jobs of earlier versions do not have this field, so they count as jobs of
 	// other users: nothing says who submitted them.
-	Trusted       bool `protobuf:"varint,31,opt,name=trusted,proto3" json:"trusted,omitempty"`
+	Trusted bool `protobuf:"varint,31,opt,name=trusted,proto3" json:"trusted,omitempty"`
+	// The grant under which a member of a federation holds the job: the ID of the hub's store, and the epoch.
+	OriginHub     string `protobuf:"bytes,40,opt,name=origin_hub,json=originHub,proto3" json:"origin_hub,omitempty"`
+	OriginEpoch   int64  `protobuf:"varint,41,opt,name=origin_epoch,json=originEpoch,proto3" json:"origin_epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -789,6 +904,20 @@ func (x *Job) GetTrusted() bool {
 		return x.Trusted
 	}
 	return false
+}
+
+func (x *Job) GetOriginHub() string {
+	if x != nil {
+		return x.OriginHub
+	}
+	return ""
+}
+
+func (x *Job) GetOriginEpoch() int64 {
+	if x != nil {
+		return x.OriginEpoch
+	}
+	return 0
 }
 
 // PolicyNote is what a policy said of a job.
@@ -1105,29 +1234,37 @@ func (x *Tombstone) GetTenant() uint32 {
 
 // Run is the mutable state of a job.
 type Run struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Phase         string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
-	Attempts      []*Attempt             `protobuf:"bytes,2,rep,name=attempts,proto3" json:"attempts,omitempty"`
-	Placed        int32                  `protobuf:"varint,3,opt,name=placed,proto3" json:"placed,omitempty"`
-	Retries       int32                  `protobuf:"varint,4,opt,name=retries,proto3" json:"retries,omitempty"`
-	Losses        int32                  `protobuf:"varint,5,opt,name=losses,proto3" json:"losses,omitempty"`
-	NotBefore     int64                  `protobuf:"varint,6,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
-	Stop          *Stop                  `protobuf:"bytes,7,opt,name=stop,proto3" json:"stop,omitempty"`
-	Transitions   []*Transition          `protobuf:"bytes,8,rep,name=transitions,proto3" json:"transitions,omitempty"`
-	Dropped       int32                  `protobuf:"varint,9,opt,name=dropped,proto3" json:"dropped,omitempty"`
-	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
-	FinishedAt    int64                  `protobuf:"varint,11,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
-	Next          int32                  `protobuf:"varint,12,opt,name=next,proto3" json:"next,omitempty"`                            // of an array: elements made so far
-	RanMicros     int64                  `protobuf:"varint,13,opt,name=ran_micros,json=ranMicros,proto3" json:"ran_micros,omitempty"` // of attempts no longer kept
-	Nominated     *Nomination            `protobuf:"bytes,14,opt,name=nominated,proto3" json:"nominated,omitempty"`
-	Yields        int32                  `protobuf:"varint,15,opt,name=yields,proto3" json:"yields,omitempty"`                                // how many times it was preempted
-	Lateness      string                 `protobuf:"bytes,16,opt,name=lateness,proto3" json:"lateness,omitempty"`                             // what was noted of its deadline
-	DroppedUsage  []*MonthUsage          `protobuf:"bytes,17,rep,name=dropped_usage,json=droppedUsage,proto3" json:"dropped_usage,omitempty"` // usage of attempts no longer kept, by month
-	Hold          *Hold                  `protobuf:"bytes,18,opt,name=hold,proto3" json:"hold,omitempty"`                                     // the last hold or release
-	Updated       *JobUpdate             `protobuf:"bytes,30,opt,name=updated,proto3" json:"updated,omitempty"`                               // fields of the job that were changed after it was accepted
-	Notified      []*NotifyMark          `protobuf:"bytes,31,rep,name=notified,proto3" json:"notified,omitempty"`                             // by the job's rules for notifications
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Phase        string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	Attempts     []*Attempt             `protobuf:"bytes,2,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	Placed       int32                  `protobuf:"varint,3,opt,name=placed,proto3" json:"placed,omitempty"`
+	Retries      int32                  `protobuf:"varint,4,opt,name=retries,proto3" json:"retries,omitempty"`
+	Losses       int32                  `protobuf:"varint,5,opt,name=losses,proto3" json:"losses,omitempty"`
+	NotBefore    int64                  `protobuf:"varint,6,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	Stop         *Stop                  `protobuf:"bytes,7,opt,name=stop,proto3" json:"stop,omitempty"`
+	Transitions  []*Transition          `protobuf:"bytes,8,rep,name=transitions,proto3" json:"transitions,omitempty"`
+	Dropped      int32                  `protobuf:"varint,9,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	Reason       string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
+	FinishedAt   int64                  `protobuf:"varint,11,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	Next         int32                  `protobuf:"varint,12,opt,name=next,proto3" json:"next,omitempty"`                            // of an array: elements made so far
+	RanMicros    int64                  `protobuf:"varint,13,opt,name=ran_micros,json=ranMicros,proto3" json:"ran_micros,omitempty"` // of attempts no longer kept
+	Nominated    *Nomination            `protobuf:"bytes,14,opt,name=nominated,proto3" json:"nominated,omitempty"`
+	Yields       int32                  `protobuf:"varint,15,opt,name=yields,proto3" json:"yields,omitempty"`                                // how many times it was preempted
+	Lateness     string                 `protobuf:"bytes,16,opt,name=lateness,proto3" json:"lateness,omitempty"`                             // what was noted of its deadline
+	DroppedUsage []*MonthUsage          `protobuf:"bytes,17,rep,name=dropped_usage,json=droppedUsage,proto3" json:"dropped_usage,omitempty"` // usage of attempts no longer kept, by month
+	Hold         *Hold                  `protobuf:"bytes,18,opt,name=hold,proto3" json:"hold,omitempty"`                                     // the last hold or release
+	Updated      *JobUpdate             `protobuf:"bytes,30,opt,name=updated,proto3" json:"updated,omitempty"`                               // fields of the job that were changed after it was accepted
+	Notified     []*NotifyMark          `protobuf:"bytes,31,rep,name=notified,proto3" json:"notified,omitempty"`                             // by the job's rules for notifications
+	// At a hub: the cluster that owns the job, those that have another job with its ID, the epoch of the last bound grant,
+	// and the revision of the owner's run that this one was copied from.
+	Cluster          string   `protobuf:"bytes,40,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	ExcludedClusters []string `protobuf:"bytes,41,rep,name=excluded_clusters,json=excludedClusters,proto3" json:"excluded_clusters,omitempty"`
+	Epoch            int64    `protobuf:"varint,42,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	AsOf             int64    `protobuf:"varint,43,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	TokenBase        int32    `protobuf:"varint,44,opt,name=token_base,json=tokenBase,proto3" json:"token_base,omitempty"` // added to the numbers of attempts in fencing tokens
+	Unconfirmed      bool     `protobuf:"varint,45,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`              // the hub has not confirmed the job since a restore
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
@@ -1300,6 +1437,449 @@ func (x *Run) GetNotified() []*NotifyMark {
 	return nil
 }
 
+func (x *Run) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *Run) GetExcludedClusters() []string {
+	if x != nil {
+		return x.ExcludedClusters
+	}
+	return nil
+}
+
+func (x *Run) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Run) GetAsOf() int64 {
+	if x != nil {
+		return x.AsOf
+	}
+	return 0
+}
+
+func (x *Run) GetTokenBase() int32 {
+	if x != nil {
+		return x.TokenBase
+	}
+	return 0
+}
+
+func (x *Run) GetUnconfirmed() bool {
+	if x != nil {
+		return x.Unconfirmed
+	}
+	return false
+}
+
+// JobGrant is the clusters that may start a job of a hub. Its key has the job.
+type JobGrant struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	Epoch         int64                  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`      // 0: the revision at which the record was created
+	Clusters      []string               `protobuf:"bytes,3,rep,name=clusters,proto3" json:"clusters,omitempty"` // offered: those that may claim the job
+	Cluster       string                 `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`   // bound: the owner, and one life of its store
+	Incarnation   string                 `protobuf:"bytes,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	At            int64                  `protobuf:"varint,6,opt,name=at,proto3" json:"at,omitempty"`
+	Base          *Run                   `protobuf:"bytes,7,opt,name=base,proto3" json:"base,omitempty"` // bound: the run before the job was bound
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobGrant) Reset() {
+	*x = JobGrant{}
+	mi := &file_store_storepb_store_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobGrant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobGrant) ProtoMessage() {}
+
+func (x *JobGrant) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobGrant.ProtoReflect.Descriptor instead.
+func (*JobGrant) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *JobGrant) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *JobGrant) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *JobGrant) GetClusters() []string {
+	if x != nil {
+		return x.Clusters
+	}
+	return nil
+}
+
+func (x *JobGrant) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *JobGrant) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
+}
+
+func (x *JobGrant) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *JobGrant) GetBase() *Run {
+	if x != nil {
+		return x.Base
+	}
+	return nil
+}
+
+// Asking exists from a restore of a hub until every member has said which grants it holds.
+type Asking struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Restore       string                 `protobuf:"bytes,1,opt,name=restore,proto3" json:"restore,omitempty"`
+	Since         int64                  `protobuf:"varint,2,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Asking) Reset() {
+	*x = Asking{}
+	mi := &file_store_storepb_store_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Asking) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Asking) ProtoMessage() {}
+
+func (x *Asking) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Asking.ProtoReflect.Descriptor instead.
+func (*Asking) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Asking) GetRestore() string {
+	if x != nil {
+		return x.Restore
+	}
+	return ""
+}
+
+func (x *Asking) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+// Membership is a member's part in a federation.
+type Membership struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of this cluster at the hub
+	HubUrl         string                 `protobuf:"bytes,2,opt,name=hub_url,json=hubUrl,proto3" json:"hub_url,omitempty"`
+	HubStore       string                 `protobuf:"bytes,3,opt,name=hub_store,json=hubStore,proto3" json:"hub_store,omitempty"`
+	HubIncarnation string                 `protobuf:"bytes,4,opt,name=hub_incarnation,json=hubIncarnation,proto3" json:"hub_incarnation,omitempty"`
+	Cookie         string                 `protobuf:"bytes,5,opt,name=cookie,proto3" json:"cookie,omitempty"`                                    // of the last session
+	PendingCookie  string                 `protobuf:"bytes,6,opt,name=pending_cookie,json=pendingCookie,proto3" json:"pending_cookie,omitempty"` // received, and not yet confirmed
+	Mode           string                 `protobuf:"bytes,7,opt,name=mode,proto3" json:"mode,omitempty"`                                        // federated or autonomous
+	Rejoins        int64                  `protobuf:"varint,8,opt,name=rejoins,proto3" json:"rejoins,omitempty"`                                 // how often it joined anew after it was declared dead
+	At             int64                  `protobuf:"varint,9,opt,name=at,proto3" json:"at,omitempty"`
+	HubRevision    int64                  `protobuf:"varint,10,opt,name=hub_revision,json=hubRevision,proto3" json:"hub_revision,omitempty"` // a revision of the hub's store that the member has seen
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Membership) Reset() {
+	*x = Membership{}
+	mi := &file_store_storepb_store_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Membership) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Membership) ProtoMessage() {}
+
+func (x *Membership) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Membership.ProtoReflect.Descriptor instead.
+func (*Membership) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Membership) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Membership) GetHubUrl() string {
+	if x != nil {
+		return x.HubUrl
+	}
+	return ""
+}
+
+func (x *Membership) GetHubStore() string {
+	if x != nil {
+		return x.HubStore
+	}
+	return ""
+}
+
+func (x *Membership) GetHubIncarnation() string {
+	if x != nil {
+		return x.HubIncarnation
+	}
+	return ""
+}
+
+func (x *Membership) GetCookie() string {
+	if x != nil {
+		return x.Cookie
+	}
+	return ""
+}
+
+func (x *Membership) GetPendingCookie() string {
+	if x != nil {
+		return x.PendingCookie
+	}
+	return ""
+}
+
+func (x *Membership) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *Membership) GetRejoins() int64 {
+	if x != nil {
+		return x.Rejoins
+	}
+	return 0
+}
+
+func (x *Membership) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Membership) GetHubRevision() int64 {
+	if x != nil {
+		return x.HubRevision
+	}
+	return 0
+}
+
+// Floor is what is left of a grant that a member gave back or ended. Its key has the job.
+type Floor struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hub           string                 `protobuf:"bytes,1,opt,name=hub,proto3" json:"hub,omitempty"`
+	Epoch         int64                  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`               // the member ignores this grant and those before it
+	Outcome       string                 `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`            // returned, taken or final
+	Acknowledged  bool                   `protobuf:"varint,4,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"` // the hub has taken the report
+	At            int64                  `protobuf:"varint,5,opt,name=at,proto3" json:"at,omitempty"`
+	Run           *Run                   `protobuf:"bytes,6,opt,name=run,proto3" json:"run,omitempty"` // final, until the hub has acknowledged it: the run of an archived job
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Floor) Reset() {
+	*x = Floor{}
+	mi := &file_store_storepb_store_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Floor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Floor) ProtoMessage() {}
+
+func (x *Floor) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Floor.ProtoReflect.Descriptor instead.
+func (*Floor) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Floor) GetHub() string {
+	if x != nil {
+		return x.Hub
+	}
+	return ""
+}
+
+func (x *Floor) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Floor) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *Floor) GetAcknowledged() bool {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return false
+}
+
+func (x *Floor) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Floor) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+// GrantClaim is written in a member before it claims a job. Its key has the job.
+type GrantClaim struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Epoch         int64                  `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	At            int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantClaim) Reset() {
+	*x = GrantClaim{}
+	mi := &file_store_storepb_store_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantClaim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantClaim) ProtoMessage() {}
+
+func (x *GrantClaim) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantClaim.ProtoReflect.Descriptor instead.
+func (*GrantClaim) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *GrantClaim) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *GrantClaim) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
 // NotifyMark records which notifications of one rule are settled.
 type NotifyMark struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1312,7 +1892,7 @@ type NotifyMark struct {
 
 func (x *NotifyMark) Reset() {
 	*x = NotifyMark{}
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1904,7 @@ func (x *NotifyMark) String() string {
 func (*NotifyMark) ProtoMessage() {}
 
 func (x *NotifyMark) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1917,7 @@ func (x *NotifyMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotifyMark.ProtoReflect.Descriptor instead.
 func (*NotifyMark) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NotifyMark) GetBegun() bool {
@@ -1373,7 +1953,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1965,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1978,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Hold) GetBy() string {
@@ -1435,7 +2015,7 @@ type JobUpdate struct {
 
 func (x *JobUpdate) Reset() {
 	*x = JobUpdate{}
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1447,7 +2027,7 @@ func (x *JobUpdate) String() string {
 func (*JobUpdate) ProtoMessage() {}
 
 func (x *JobUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1460,7 +2040,7 @@ func (x *JobUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobUpdate.ProtoReflect.Descriptor instead.
 func (*JobUpdate) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *JobUpdate) GetPriority() int32 {
@@ -1503,7 +2083,7 @@ type MonthUsage struct {
 
 func (x *MonthUsage) Reset() {
 	*x = MonthUsage{}
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +2095,7 @@ func (x *MonthUsage) String() string {
 func (*MonthUsage) ProtoMessage() {}
 
 func (x *MonthUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +2108,7 @@ func (x *MonthUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MonthUsage.ProtoReflect.Descriptor instead.
 func (*MonthUsage) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *MonthUsage) GetFirst() int64 {
@@ -1566,7 +2146,7 @@ type Nomination struct {
 
 func (x *Nomination) Reset() {
 	*x = Nomination{}
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +2158,7 @@ func (x *Nomination) String() string {
 func (*Nomination) ProtoMessage() {}
 
 func (x *Nomination) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1591,7 +2171,7 @@ func (x *Nomination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nomination.ProtoReflect.Descriptor instead.
 func (*Nomination) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Nomination) GetSeats() []*Seat {
@@ -1640,7 +2220,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +2232,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +2245,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Victim) GetJob() string {
@@ -1705,7 +2285,7 @@ type Yield struct {
 
 func (x *Yield) Reset() {
 	*x = Yield{}
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1717,7 +2297,7 @@ func (x *Yield) String() string {
 func (*Yield) ProtoMessage() {}
 
 func (x *Yield) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1730,7 +2310,7 @@ func (x *Yield) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Yield.ProtoReflect.Descriptor instead.
 func (*Yield) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Yield) GetTo() string {
@@ -1804,7 +2384,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1816,7 +2396,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1829,7 +2409,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -1944,7 +2524,7 @@ type Merit struct {
 
 func (x *Merit) Reset() {
 	*x = Merit{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1956,7 +2536,7 @@ func (x *Merit) String() string {
 func (*Merit) ProtoMessage() {}
 
 func (x *Merit) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1969,7 +2549,7 @@ func (x *Merit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Merit.ProtoReflect.Descriptor instead.
 func (*Merit) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Merit) GetLevel() string {
@@ -2074,7 +2654,7 @@ type Seat struct {
 
 func (x *Seat) Reset() {
 	*x = Seat{}
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2086,7 +2666,7 @@ func (x *Seat) String() string {
 func (*Seat) ProtoMessage() {}
 
 func (x *Seat) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2099,7 +2679,7 @@ func (x *Seat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seat.ProtoReflect.Descriptor instead.
 func (*Seat) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Seat) GetNode() string {
@@ -2179,7 +2759,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2191,7 +2771,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2204,7 +2784,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Result) GetOutcome() string {
@@ -2262,7 +2842,7 @@ type Stop struct {
 
 func (x *Stop) Reset() {
 	*x = Stop{}
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2854,7 @@ func (x *Stop) String() string {
 func (*Stop) ProtoMessage() {}
 
 func (x *Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2867,7 @@ func (x *Stop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stop.ProtoReflect.Descriptor instead.
 func (*Stop) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Stop) GetWhy() string {
@@ -2337,7 +2917,7 @@ type Transition struct {
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2349,7 +2929,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2362,7 +2942,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Transition) GetAt() int64 {
@@ -2403,7 +2983,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2415,7 +2995,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2428,7 +3008,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Lease) GetAttempt() int32 {
@@ -2449,7 +3029,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2461,7 +3041,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2474,7 +3054,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Claim) GetNode() string {
@@ -2502,7 +3082,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2514,7 +3094,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2527,7 +3107,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Session) GetInstance() string {
@@ -2565,7 +3145,7 @@ type Cordon struct {
 
 func (x *Cordon) Reset() {
 	*x = Cordon{}
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2577,7 +3157,7 @@ func (x *Cordon) String() string {
 func (*Cordon) ProtoMessage() {}
 
 func (x *Cordon) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2590,7 +3170,7 @@ func (x *Cordon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cordon.ProtoReflect.Descriptor instead.
 func (*Cordon) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Cordon) GetBy() string {
@@ -2652,7 +3232,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2664,7 +3244,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2677,7 +3257,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Tenant) GetName() string {
@@ -2805,7 +3385,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2817,7 +3397,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2830,7 +3410,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Quota) GetModel() string {
@@ -2880,7 +3460,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2892,7 +3472,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2905,7 +3485,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Queue) GetParent() string {
@@ -3002,7 +3582,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3014,7 +3594,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3027,7 +3607,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Reservation) GetTenant() string {
@@ -3128,7 +3708,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3140,7 +3720,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3153,7 +3733,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Topology) GetDomains() []*Domain {
@@ -3205,7 +3785,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3217,7 +3797,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3230,7 +3810,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Domain) GetName() string {
@@ -3286,7 +3866,7 @@ type Switch struct {
 
 func (x *Switch) Reset() {
 	*x = Switch{}
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3298,7 +3878,7 @@ func (x *Switch) String() string {
 func (*Switch) ProtoMessage() {}
 
 func (x *Switch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3311,7 +3891,7 @@ func (x *Switch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switch.ProtoReflect.Descriptor instead.
 func (*Switch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Switch) GetName() string {
@@ -3348,7 +3928,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3360,7 +3940,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3373,7 +3953,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Weights) GetAvailability() int32 {
@@ -3420,7 +4000,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3432,7 +4012,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3445,7 +4025,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -3501,7 +4081,7 @@ type LoopPlan struct {
 
 func (x *LoopPlan) Reset() {
 	*x = LoopPlan{}
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3513,7 +4093,7 @@ func (x *LoopPlan) String() string {
 func (*LoopPlan) ProtoMessage() {}
 
 func (x *LoopPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3526,7 +4106,7 @@ func (x *LoopPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopPlan.ProtoReflect.Descriptor instead.
 func (*LoopPlan) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LoopPlan) GetSequence() int64 {
@@ -3552,7 +4132,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3564,7 +4144,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3577,7 +4157,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Leader) GetServer() string {
@@ -3599,7 +4179,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3611,7 +4191,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3624,7 +4204,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Progress) GetPercent() float64 {
@@ -3671,7 +4251,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3683,7 +4263,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3696,7 +4276,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Token) GetHash() []byte {
@@ -3753,7 +4333,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3765,7 +4345,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3778,7 +4358,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Grant) GetRole() string {
@@ -3818,7 +4398,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3830,7 +4410,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3843,7 +4423,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Binding) GetSubject() string {
@@ -3893,7 +4473,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3905,7 +4485,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3918,7 +4498,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Identity) GetStore() string {
@@ -3949,7 +4529,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3961,7 +4541,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3974,7 +4554,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Restored) GetRestore() string {
@@ -4019,7 +4599,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4031,7 +4611,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4044,7 +4624,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Batch) GetRevision() int64 {
@@ -4089,7 +4669,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4101,7 +4681,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4114,7 +4694,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Change) GetKey() string {
@@ -4167,7 +4747,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4179,7 +4759,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4192,7 +4772,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Forecast) GetP50() int64 {
@@ -4248,7 +4828,7 @@ type Forecaster struct {
 
 func (x *Forecaster) Reset() {
 	*x = Forecaster{}
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4260,7 +4840,7 @@ func (x *Forecaster) String() string {
 func (*Forecaster) ProtoMessage() {}
 
 func (x *Forecaster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4273,7 +4853,7 @@ func (x *Forecaster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecaster.ProtoReflect.Descriptor instead.
 func (*Forecaster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Forecaster) GetAt() int64 {
@@ -4312,7 +4892,7 @@ type Score struct {
 
 func (x *Score) Reset() {
 	*x = Score{}
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4324,7 +4904,7 @@ func (x *Score) String() string {
 func (*Score) ProtoMessage() {}
 
 func (x *Score) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4337,7 +4917,7 @@ func (x *Score) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Score.ProtoReflect.Descriptor instead.
 func (*Score) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Score) GetScore() int64 {
@@ -4450,7 +5030,7 @@ type JoinToken struct {
 
 func (x *JoinToken) Reset() {
 	*x = JoinToken{}
-	mi := &file_store_storepb_store_proto_msgTypes[47]
+	mi := &file_store_storepb_store_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4462,7 +5042,7 @@ func (x *JoinToken) String() string {
 func (*JoinToken) ProtoMessage() {}
 
 func (x *JoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[47]
+	mi := &file_store_storepb_store_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4475,7 +5055,7 @@ func (x *JoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinToken.ProtoReflect.Descriptor instead.
 func (*JoinToken) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *JoinToken) GetHash() []byte {
@@ -4554,7 +5134,7 @@ type Authority struct {
 
 func (x *Authority) Reset() {
 	*x = Authority{}
-	mi := &file_store_storepb_store_proto_msgTypes[48]
+	mi := &file_store_storepb_store_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4566,7 +5146,7 @@ func (x *Authority) String() string {
 func (*Authority) ProtoMessage() {}
 
 func (x *Authority) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[48]
+	mi := &file_store_storepb_store_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4579,7 +5159,7 @@ func (x *Authority) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Authority.ProtoReflect.Descriptor instead.
 func (*Authority) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{48}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Authority) GetCertificate() []byte {
@@ -4616,7 +5196,7 @@ type Joined struct {
 
 func (x *Joined) Reset() {
 	*x = Joined{}
-	mi := &file_store_storepb_store_proto_msgTypes[49]
+	mi := &file_store_storepb_store_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4628,7 +5208,7 @@ func (x *Joined) String() string {
 func (*Joined) ProtoMessage() {}
 
 func (x *Joined) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[49]
+	mi := &file_store_storepb_store_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4641,7 +5221,7 @@ func (x *Joined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Joined.ProtoReflect.Descriptor instead.
 func (*Joined) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{49}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Joined) GetToken() string {
@@ -4678,7 +5258,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_store_storepb_store_proto_msgTypes[50]
+	mi := &file_store_storepb_store_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4690,7 +5270,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[50]
+	mi := &file_store_storepb_store_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4703,7 +5283,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{50}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Revocation) GetBy() string {
@@ -4746,7 +5326,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_store_storepb_store_proto_msgTypes[51]
+	mi := &file_store_storepb_store_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4758,7 +5338,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[51]
+	mi := &file_store_storepb_store_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4771,7 +5351,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{51}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Secret) GetVersion() int64 {
@@ -4830,11 +5410,340 @@ func (x *Secret) GetBy() string {
 	return ""
 }
 
+// Cluster is a member of the federation, at the hub. Its key has its name.
+type Cluster struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The identity of its store, and of the store's last restore.
+	Store       string `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`
+	Incarnation string `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// What administrators decided, or "" for a cluster that has not joined.
+	State      string            `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	StateSince int64             `protobuf:"varint,4,opt,name=state_since,json=stateSince,proto3" json:"state_since,omitempty"`
+	By         string            `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	Reason     string            `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	Region     string            `protobuf:"bytes,7,opt,name=region,proto3" json:"region,omitempty"`
+	Labels     map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Prices     map[string]int64  `protobuf:"bytes,9,rep,name=prices,proto3" json:"prices,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // millionths of the currency for a GPU hour, by model
+	Version    string            `protobuf:"bytes,10,opt,name=version,proto3" json:"version,omitempty"`
+	// Whether it answers, and since when.
+	Unreachable bool  `protobuf:"varint,11,opt,name=unreachable,proto3" json:"unreachable,omitempty"`
+	HealthSince int64 `protobuf:"varint,12,opt,name=health_since,json=healthSince,proto3" json:"health_since,omitempty"`
+	// Points for lost connections at a time, and whether offers are held back.
+	Penalty   float64 `protobuf:"fixed64,13,opt,name=penalty,proto3" json:"penalty,omitempty"`
+	PenaltyAt int64   `protobuf:"varint,14,opt,name=penalty_at,json=penaltyAt,proto3" json:"penalty_at,omitempty"`
+	Damped    bool    `protobuf:"varint,15,opt,name=damped,proto3" json:"damped,omitempty"`
+	// The cookie of its last session, and the one that it has not yet confirmed.
+	Cookie           string   `protobuf:"bytes,16,opt,name=cookie,proto3" json:"cookie,omitempty"`
+	PendingCookie    string   `protobuf:"bytes,17,opt,name=pending_cookie,json=pendingCookie,proto3" json:"pending_cookie,omitempty"`
+	SeenRevision     int64    `protobuf:"varint,18,opt,name=seen_revision,json=seenRevision,proto3" json:"seen_revision,omitempty"` // the highest of its store that the hub has seen
+	RegisteredAt     int64    `protobuf:"varint,19,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
+	JoinedAt         int64    `protobuf:"varint,20,opt,name=joined_at,json=joinedAt,proto3" json:"joined_at,omitempty"`
+	CertifiedFrom    int64    `protobuf:"varint,21,opt,name=certified_from,json=certifiedFrom,proto3" json:"certified_from,omitempty"` // certificates of earlier revisions are refused
+	FederatedTenants []string `protobuf:"bytes,22,rep,name=federated_tenants,json=federatedTenants,proto3" json:"federated_tenants,omitempty"`
+	LocalTenants     []string `protobuf:"bytes,23,rep,name=local_tenants,json=localTenants,proto3" json:"local_tenants,omitempty"`
+	TokenHash        []byte   `protobuf:"bytes,24,opt,name=token_hash,json=tokenHash,proto3" json:"token_hash,omitempty"` // of the secret of its join token
+	TokenExpiresAt   int64    `protobuf:"varint,25,opt,name=token_expires_at,json=tokenExpiresAt,proto3" json:"token_expires_at,omitempty"`
+	TokenKey         []byte   `protobuf:"bytes,26,opt,name=token_key,json=tokenKey,proto3" json:"token_key,omitempty"` // SHA-256 of the public key that used the token
+	Reconciling      bool     `protobuf:"varint,27,opt,name=reconciling,proto3" json:"reconciling,omitempty"`          // the hub compares its grants with those of the incarnation, which claims nothing meanwhile
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Cluster) Reset() {
+	*x = Cluster{}
+	mi := &file_store_storepb_store_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cluster) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cluster) ProtoMessage() {}
+
+func (x *Cluster) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
+func (*Cluster) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *Cluster) GetStore() string {
+	if x != nil {
+		return x.Store
+	}
+	return ""
+}
+
+func (x *Cluster) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
+}
+
+func (x *Cluster) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Cluster) GetStateSince() int64 {
+	if x != nil {
+		return x.StateSince
+	}
+	return 0
+}
+
+func (x *Cluster) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Cluster) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Cluster) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *Cluster) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Cluster) GetPrices() map[string]int64 {
+	if x != nil {
+		return x.Prices
+	}
+	return nil
+}
+
+func (x *Cluster) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Cluster) GetUnreachable() bool {
+	if x != nil {
+		return x.Unreachable
+	}
+	return false
+}
+
+func (x *Cluster) GetHealthSince() int64 {
+	if x != nil {
+		return x.HealthSince
+	}
+	return 0
+}
+
+func (x *Cluster) GetPenalty() float64 {
+	if x != nil {
+		return x.Penalty
+	}
+	return 0
+}
+
+func (x *Cluster) GetPenaltyAt() int64 {
+	if x != nil {
+		return x.PenaltyAt
+	}
+	return 0
+}
+
+func (x *Cluster) GetDamped() bool {
+	if x != nil {
+		return x.Damped
+	}
+	return false
+}
+
+func (x *Cluster) GetCookie() string {
+	if x != nil {
+		return x.Cookie
+	}
+	return ""
+}
+
+func (x *Cluster) GetPendingCookie() string {
+	if x != nil {
+		return x.PendingCookie
+	}
+	return ""
+}
+
+func (x *Cluster) GetSeenRevision() int64 {
+	if x != nil {
+		return x.SeenRevision
+	}
+	return 0
+}
+
+func (x *Cluster) GetRegisteredAt() int64 {
+	if x != nil {
+		return x.RegisteredAt
+	}
+	return 0
+}
+
+func (x *Cluster) GetJoinedAt() int64 {
+	if x != nil {
+		return x.JoinedAt
+	}
+	return 0
+}
+
+func (x *Cluster) GetCertifiedFrom() int64 {
+	if x != nil {
+		return x.CertifiedFrom
+	}
+	return 0
+}
+
+func (x *Cluster) GetFederatedTenants() []string {
+	if x != nil {
+		return x.FederatedTenants
+	}
+	return nil
+}
+
+func (x *Cluster) GetLocalTenants() []string {
+	if x != nil {
+		return x.LocalTenants
+	}
+	return nil
+}
+
+func (x *Cluster) GetTokenHash() []byte {
+	if x != nil {
+		return x.TokenHash
+	}
+	return nil
+}
+
+func (x *Cluster) GetTokenExpiresAt() int64 {
+	if x != nil {
+		return x.TokenExpiresAt
+	}
+	return 0
+}
+
+func (x *Cluster) GetTokenKey() []byte {
+	if x != nil {
+		return x.TokenKey
+	}
+	return nil
+}
+
+func (x *Cluster) GetReconciling() bool {
+	if x != nil {
+		return x.Reconciling
+	}
+	return false
+}
+
+// ClusterKey is the key and certificate with which the servers of a member call
+// the hub.
+type ClusterKey struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Certificate []byte                 `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"` // DER
+	Authority   []byte                 `protobuf:"bytes,2,opt,name=authority,proto3" json:"authority,omitempty"`     // the hub's, DER
+	// PKCS #8, or that sealed with AES-256-GCM (nonce first) when there is a salt.
+	Key           []byte `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	Salt          []byte `protobuf:"bytes,4,opt,name=salt,proto3" json:"salt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterKey) Reset() {
+	*x = ClusterKey{}
+	mi := &file_store_storepb_store_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterKey) ProtoMessage() {}
+
+func (x *ClusterKey) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterKey.ProtoReflect.Descriptor instead.
+func (*ClusterKey) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *ClusterKey) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+func (x *ClusterKey) GetAuthority() []byte {
+	if x != nil {
+		return x.Authority
+	}
+	return nil
+}
+
+func (x *ClusterKey) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *ClusterKey) GetSalt() []byte {
+	if x != nil {
+		return x.Salt
+	}
+	return nil
+}
+
 var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\x1a\x0fapipb/pki.proto\"\xe4\f\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\x1a\x0fapipb/pki.proto\"\xe8\x0f\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -4875,13 +5784,24 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06joined\x18\x1e \x01(\v2\x15.ares.store.v1.JoinedH\x00R\x06joined\x129\n" +
 	"\n" +
 	"audit_mark\x18) \x01(\v2\x18.ares.store.v1.AuditMarkH\x00R\tauditMark\x12/\n" +
-	"\x06secret\x18\x1f \x01(\v2\x15.ares.store.v1.SecretH\x00R\x06secretB\x06\n" +
+	"\x06secret\x18\x1f \x01(\v2\x15.ares.store.v1.SecretH\x00R\x06secret\x122\n" +
+	"\acluster\x182 \x01(\v2\x16.ares.store.v1.ClusterH\x00R\acluster\x12<\n" +
+	"\vcluster_key\x183 \x01(\v2\x19.ares.store.v1.ClusterKeyH\x00R\n" +
+	"clusterKey\x126\n" +
+	"\tjob_grant\x184 \x01(\v2\x17.ares.store.v1.JobGrantH\x00R\bjobGrant\x12/\n" +
+	"\x06asking\x185 \x01(\v2\x15.ares.store.v1.AskingH\x00R\x06asking\x12;\n" +
+	"\n" +
+	"membership\x186 \x01(\v2\x19.ares.store.v1.MembershipH\x00R\n" +
+	"membership\x12,\n" +
+	"\x05floor\x187 \x01(\v2\x14.ares.store.v1.FloorH\x00R\x05floor\x12<\n" +
+	"\vgrant_claim\x188 \x01(\v2\x19.ares.store.v1.GrantClaimH\x00R\n" +
+	"grantClaimB\x06\n" +
 	"\x04body\"]\n" +
 	"\tAuditMark\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\tR\x04hash\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x0e\n" +
-	"\x02at\x18\x04 \x01(\x03R\x02at\"\xf7\x02\n" +
+	"\x02at\x18\x04 \x01(\x03R\x02at\"\xb9\x03\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\x12\x1f\n" +
@@ -4897,7 +5817,10 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"arrayCount\x12/\n" +
 	"\x05notes\x18\x14 \x03(\v2\x19.ares.store.v1.PolicyNoteR\x05notes\x12\x1c\n" +
 	"\tuntrusted\x18\x1e \x01(\bR\tuntrusted\x12\x18\n" +
-	"\atrusted\x18\x1f \x01(\bR\atrusted\"\xb2\x01\n" +
+	"\atrusted\x18\x1f \x01(\bR\atrusted\x12\x1d\n" +
+	"\n" +
+	"origin_hub\x18( \x01(\tR\toriginHub\x12!\n" +
+	"\forigin_epoch\x18) \x01(\x03R\voriginEpoch\"\xb2\x01\n" +
 	"\n" +
 	"PolicyNote\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x12\n" +
@@ -4926,7 +5849,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x19\n" +
 	"\bended_at\x18\x03 \x01(\x03R\aendedAt\x12\x16\n" +
-	"\x06tenant\x18\x04 \x01(\aR\x06tenant\"\xe5\x05\n" +
+	"\x06tenant\x18\x04 \x01(\aR\x06tenant\"\x98\a\n" +
 	"\x03Run\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x122\n" +
 	"\battempts\x18\x02 \x03(\v2\x16.ares.store.v1.AttemptR\battempts\x12\x16\n" +
@@ -4951,7 +5874,49 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\rdropped_usage\x18\x11 \x03(\v2\x19.ares.store.v1.MonthUsageR\fdroppedUsage\x12'\n" +
 	"\x04hold\x18\x12 \x01(\v2\x13.ares.store.v1.HoldR\x04hold\x122\n" +
 	"\aupdated\x18\x1e \x01(\v2\x18.ares.store.v1.JobUpdateR\aupdated\x125\n" +
-	"\bnotified\x18\x1f \x03(\v2\x19.ares.store.v1.NotifyMarkR\bnotified\"T\n" +
+	"\bnotified\x18\x1f \x03(\v2\x19.ares.store.v1.NotifyMarkR\bnotified\x12\x18\n" +
+	"\acluster\x18( \x01(\tR\acluster\x12+\n" +
+	"\x11excluded_clusters\x18) \x03(\tR\x10excludedClusters\x12\x14\n" +
+	"\x05epoch\x18* \x01(\x03R\x05epoch\x12\x13\n" +
+	"\x05as_of\x18+ \x01(\x03R\x04asOf\x12\x1d\n" +
+	"\n" +
+	"token_base\x18, \x01(\x05R\ttokenBase\x12 \n" +
+	"\vunconfirmed\x18- \x01(\bR\vunconfirmed\"\xc6\x01\n" +
+	"\bJobGrant\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x1a\n" +
+	"\bclusters\x18\x03 \x03(\tR\bclusters\x12\x18\n" +
+	"\acluster\x18\x04 \x01(\tR\acluster\x12 \n" +
+	"\vincarnation\x18\x05 \x01(\tR\vincarnation\x12\x0e\n" +
+	"\x02at\x18\x06 \x01(\x03R\x02at\x12&\n" +
+	"\x04base\x18\a \x01(\v2\x12.ares.store.v1.RunR\x04base\"8\n" +
+	"\x06Asking\x12\x18\n" +
+	"\arestore\x18\x01 \x01(\tR\arestore\x12\x14\n" +
+	"\x05since\x18\x02 \x01(\x03R\x05since\"\x9f\x02\n" +
+	"\n" +
+	"Membership\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
+	"\ahub_url\x18\x02 \x01(\tR\x06hubUrl\x12\x1b\n" +
+	"\thub_store\x18\x03 \x01(\tR\bhubStore\x12'\n" +
+	"\x0fhub_incarnation\x18\x04 \x01(\tR\x0ehubIncarnation\x12\x16\n" +
+	"\x06cookie\x18\x05 \x01(\tR\x06cookie\x12%\n" +
+	"\x0epending_cookie\x18\x06 \x01(\tR\rpendingCookie\x12\x12\n" +
+	"\x04mode\x18\a \x01(\tR\x04mode\x12\x18\n" +
+	"\arejoins\x18\b \x01(\x03R\arejoins\x12\x0e\n" +
+	"\x02at\x18\t \x01(\x03R\x02at\x12!\n" +
+	"\fhub_revision\x18\n" +
+	" \x01(\x03R\vhubRevision\"\xa3\x01\n" +
+	"\x05Floor\x12\x10\n" +
+	"\x03hub\x18\x01 \x01(\tR\x03hub\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x18\n" +
+	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\"\n" +
+	"\facknowledged\x18\x04 \x01(\bR\facknowledged\x12\x0e\n" +
+	"\x02at\x18\x05 \x01(\x03R\x02at\x12$\n" +
+	"\x03run\x18\x06 \x01(\v2\x12.ares.store.v1.RunR\x03run\"2\n" +
+	"\n" +
+	"GrantClaim\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\x03R\x02at\"T\n" +
 	"\n" +
 	"NotifyMark\x12\x14\n" +
 	"\x05begun\x18\x01 \x01(\bR\x05begun\x12\x14\n" +
@@ -5283,7 +6248,51 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"created_at\x18\x06 \x01(\x03R\tcreatedAt\x12\x1d\n" +
 	"\n" +
 	"updated_at\x18\a \x01(\x03R\tupdatedAt\x12\x0e\n" +
-	"\x02by\x18\b \x01(\tR\x02byB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
+	"\x02by\x18\b \x01(\tR\x02by\"\xfd\a\n" +
+	"\aCluster\x12\x14\n" +
+	"\x05store\x18\x01 \x01(\tR\x05store\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12\x1f\n" +
+	"\vstate_since\x18\x04 \x01(\x03R\n" +
+	"stateSince\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06region\x18\a \x01(\tR\x06region\x12:\n" +
+	"\x06labels\x18\b \x03(\v2\".ares.store.v1.Cluster.LabelsEntryR\x06labels\x12:\n" +
+	"\x06prices\x18\t \x03(\v2\".ares.store.v1.Cluster.PricesEntryR\x06prices\x12\x18\n" +
+	"\aversion\x18\n" +
+	" \x01(\tR\aversion\x12 \n" +
+	"\vunreachable\x18\v \x01(\bR\vunreachable\x12!\n" +
+	"\fhealth_since\x18\f \x01(\x03R\vhealthSince\x12\x18\n" +
+	"\apenalty\x18\r \x01(\x01R\apenalty\x12\x1d\n" +
+	"\n" +
+	"penalty_at\x18\x0e \x01(\x03R\tpenaltyAt\x12\x16\n" +
+	"\x06damped\x18\x0f \x01(\bR\x06damped\x12\x16\n" +
+	"\x06cookie\x18\x10 \x01(\tR\x06cookie\x12%\n" +
+	"\x0epending_cookie\x18\x11 \x01(\tR\rpendingCookie\x12#\n" +
+	"\rseen_revision\x18\x12 \x01(\x03R\fseenRevision\x12#\n" +
+	"\rregistered_at\x18\x13 \x01(\x03R\fregisteredAt\x12\x1b\n" +
+	"\tjoined_at\x18\x14 \x01(\x03R\bjoinedAt\x12%\n" +
+	"\x0ecertified_from\x18\x15 \x01(\x03R\rcertifiedFrom\x12+\n" +
+	"\x11federated_tenants\x18\x16 \x03(\tR\x10federatedTenants\x12#\n" +
+	"\rlocal_tenants\x18\x17 \x03(\tR\flocalTenants\x12\x1d\n" +
+	"\n" +
+	"token_hash\x18\x18 \x01(\fR\ttokenHash\x12(\n" +
+	"\x10token_expires_at\x18\x19 \x01(\x03R\x0etokenExpiresAt\x12\x1b\n" +
+	"\ttoken_key\x18\x1a \x01(\fR\btokenKey\x12 \n" +
+	"\vreconciling\x18\x1b \x01(\bR\vreconciling\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
+	"\vPricesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"r\n" +
+	"\n" +
+	"ClusterKey\x12 \n" +
+	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x1c\n" +
+	"\tauthority\x18\x02 \x01(\fR\tauthority\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\fR\x03key\x12\x12\n" +
+	"\x04salt\x18\x04 \x01(\fR\x04saltB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
 
 var (
 	file_store_storepb_store_proto_rawDescOnce sync.Once
@@ -5297,7 +6306,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*AuditMark)(nil),         // 1: ares.store.v1.AuditMark
@@ -5307,126 +6316,146 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*Awaited)(nil),           // 5: ares.store.v1.Awaited
 	(*Tombstone)(nil),         // 6: ares.store.v1.Tombstone
 	(*Run)(nil),               // 7: ares.store.v1.Run
-	(*NotifyMark)(nil),        // 8: ares.store.v1.NotifyMark
-	(*Hold)(nil),              // 9: ares.store.v1.Hold
-	(*JobUpdate)(nil),         // 10: ares.store.v1.JobUpdate
-	(*MonthUsage)(nil),        // 11: ares.store.v1.MonthUsage
-	(*Nomination)(nil),        // 12: ares.store.v1.Nomination
-	(*Victim)(nil),            // 13: ares.store.v1.Victim
-	(*Yield)(nil),             // 14: ares.store.v1.Yield
-	(*Attempt)(nil),           // 15: ares.store.v1.Attempt
-	(*Merit)(nil),             // 16: ares.store.v1.Merit
-	(*Seat)(nil),              // 17: ares.store.v1.Seat
-	(*Result)(nil),            // 18: ares.store.v1.Result
-	(*Stop)(nil),              // 19: ares.store.v1.Stop
-	(*Transition)(nil),        // 20: ares.store.v1.Transition
-	(*Lease)(nil),             // 21: ares.store.v1.Lease
-	(*Claim)(nil),             // 22: ares.store.v1.Claim
-	(*Session)(nil),           // 23: ares.store.v1.Session
-	(*Cordon)(nil),            // 24: ares.store.v1.Cordon
-	(*Tenant)(nil),            // 25: ares.store.v1.Tenant
-	(*Quota)(nil),             // 26: ares.store.v1.Quota
-	(*Queue)(nil),             // 27: ares.store.v1.Queue
-	(*Reservation)(nil),       // 28: ares.store.v1.Reservation
-	(*Topology)(nil),          // 29: ares.store.v1.Topology
-	(*Domain)(nil),            // 30: ares.store.v1.Domain
-	(*Switch)(nil),            // 31: ares.store.v1.Switch
-	(*Weights)(nil),           // 32: ares.store.v1.Weights
-	(*Usage)(nil),             // 33: ares.store.v1.Usage
-	(*LoopPlan)(nil),          // 34: ares.store.v1.LoopPlan
-	(*Leader)(nil),            // 35: ares.store.v1.Leader
-	(*Progress)(nil),          // 36: ares.store.v1.Progress
-	(*Token)(nil),             // 37: ares.store.v1.Token
-	(*Grant)(nil),             // 38: ares.store.v1.Grant
-	(*Binding)(nil),           // 39: ares.store.v1.Binding
-	(*Identity)(nil),          // 40: ares.store.v1.Identity
-	(*Restored)(nil),          // 41: ares.store.v1.Restored
-	(*Batch)(nil),             // 42: ares.store.v1.Batch
-	(*Change)(nil),            // 43: ares.store.v1.Change
-	(*Forecast)(nil),          // 44: ares.store.v1.Forecast
-	(*Forecaster)(nil),        // 45: ares.store.v1.Forecaster
-	(*Score)(nil),             // 46: ares.store.v1.Score
-	(*JoinToken)(nil),         // 47: ares.store.v1.JoinToken
-	(*Authority)(nil),         // 48: ares.store.v1.Authority
-	(*Joined)(nil),            // 49: ares.store.v1.Joined
-	(*Revocation)(nil),        // 50: ares.store.v1.Revocation
-	(*Secret)(nil),            // 51: ares.store.v1.Secret
-	nil,                       // 52: ares.store.v1.PolicyNote.LabelsEntry
-	nil,                       // 53: ares.store.v1.JobUpdate.LabelsEntry
-	nil,                       // 54: ares.store.v1.Reservation.SelectorEntry
-	(*apipb.NodeInfo)(nil),    // 55: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 56: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 57: ares.v1.DeviceShare
-	(*apipb.NodeGrant)(nil),   // 58: ares.v1.NodeGrant
+	(*JobGrant)(nil),          // 8: ares.store.v1.JobGrant
+	(*Asking)(nil),            // 9: ares.store.v1.Asking
+	(*Membership)(nil),        // 10: ares.store.v1.Membership
+	(*Floor)(nil),             // 11: ares.store.v1.Floor
+	(*GrantClaim)(nil),        // 12: ares.store.v1.GrantClaim
+	(*NotifyMark)(nil),        // 13: ares.store.v1.NotifyMark
+	(*Hold)(nil),              // 14: ares.store.v1.Hold
+	(*JobUpdate)(nil),         // 15: ares.store.v1.JobUpdate
+	(*MonthUsage)(nil),        // 16: ares.store.v1.MonthUsage
+	(*Nomination)(nil),        // 17: ares.store.v1.Nomination
+	(*Victim)(nil),            // 18: ares.store.v1.Victim
+	(*Yield)(nil),             // 19: ares.store.v1.Yield
+	(*Attempt)(nil),           // 20: ares.store.v1.Attempt
+	(*Merit)(nil),             // 21: ares.store.v1.Merit
+	(*Seat)(nil),              // 22: ares.store.v1.Seat
+	(*Result)(nil),            // 23: ares.store.v1.Result
+	(*Stop)(nil),              // 24: ares.store.v1.Stop
+	(*Transition)(nil),        // 25: ares.store.v1.Transition
+	(*Lease)(nil),             // 26: ares.store.v1.Lease
+	(*Claim)(nil),             // 27: ares.store.v1.Claim
+	(*Session)(nil),           // 28: ares.store.v1.Session
+	(*Cordon)(nil),            // 29: ares.store.v1.Cordon
+	(*Tenant)(nil),            // 30: ares.store.v1.Tenant
+	(*Quota)(nil),             // 31: ares.store.v1.Quota
+	(*Queue)(nil),             // 32: ares.store.v1.Queue
+	(*Reservation)(nil),       // 33: ares.store.v1.Reservation
+	(*Topology)(nil),          // 34: ares.store.v1.Topology
+	(*Domain)(nil),            // 35: ares.store.v1.Domain
+	(*Switch)(nil),            // 36: ares.store.v1.Switch
+	(*Weights)(nil),           // 37: ares.store.v1.Weights
+	(*Usage)(nil),             // 38: ares.store.v1.Usage
+	(*LoopPlan)(nil),          // 39: ares.store.v1.LoopPlan
+	(*Leader)(nil),            // 40: ares.store.v1.Leader
+	(*Progress)(nil),          // 41: ares.store.v1.Progress
+	(*Token)(nil),             // 42: ares.store.v1.Token
+	(*Grant)(nil),             // 43: ares.store.v1.Grant
+	(*Binding)(nil),           // 44: ares.store.v1.Binding
+	(*Identity)(nil),          // 45: ares.store.v1.Identity
+	(*Restored)(nil),          // 46: ares.store.v1.Restored
+	(*Batch)(nil),             // 47: ares.store.v1.Batch
+	(*Change)(nil),            // 48: ares.store.v1.Change
+	(*Forecast)(nil),          // 49: ares.store.v1.Forecast
+	(*Forecaster)(nil),        // 50: ares.store.v1.Forecaster
+	(*Score)(nil),             // 51: ares.store.v1.Score
+	(*JoinToken)(nil),         // 52: ares.store.v1.JoinToken
+	(*Authority)(nil),         // 53: ares.store.v1.Authority
+	(*Joined)(nil),            // 54: ares.store.v1.Joined
+	(*Revocation)(nil),        // 55: ares.store.v1.Revocation
+	(*Secret)(nil),            // 56: ares.store.v1.Secret
+	(*Cluster)(nil),           // 57: ares.store.v1.Cluster
+	(*ClusterKey)(nil),        // 58: ares.store.v1.ClusterKey
+	nil,                       // 59: ares.store.v1.PolicyNote.LabelsEntry
+	nil,                       // 60: ares.store.v1.JobUpdate.LabelsEntry
+	nil,                       // 61: ares.store.v1.Reservation.SelectorEntry
+	nil,                       // 62: ares.store.v1.Cluster.LabelsEntry
+	nil,                       // 63: ares.store.v1.Cluster.PricesEntry
+	(*apipb.NodeInfo)(nil),    // 64: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 65: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 66: ares.v1.DeviceShare
+	(*apipb.NodeGrant)(nil),   // 67: ares.v1.NodeGrant
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	2,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
 	6,  // 1: ares.store.v1.Record.tombstone:type_name -> ares.store.v1.Tombstone
 	7,  // 2: ares.store.v1.Record.run:type_name -> ares.store.v1.Run
-	21, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
-	22, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
-	23, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	55, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
-	24, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
-	25, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
-	34, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
-	35, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
-	36, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
-	37, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
-	40, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
-	41, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
-	27, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
-	29, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
-	33, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
+	26, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
+	27, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
+	28, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
+	64, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	29, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
+	30, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
+	39, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
+	40, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
+	41, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
+	42, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
+	45, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
+	46, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
+	32, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
+	34, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
+	38, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
 	5,  // 18: ares.store.v1.Record.awaited:type_name -> ares.store.v1.Awaited
-	44, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
-	45, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
-	28, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
-	46, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
-	39, // 23: ares.store.v1.Record.binding:type_name -> ares.store.v1.Binding
+	49, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
+	50, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
+	33, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
+	51, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
+	44, // 23: ares.store.v1.Record.binding:type_name -> ares.store.v1.Binding
 	4,  // 24: ares.store.v1.Record.policy:type_name -> ares.store.v1.Policy
-	47, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
-	48, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
-	50, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
-	49, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
+	52, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
+	53, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
+	55, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
+	54, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
 	1,  // 29: ares.store.v1.Record.audit_mark:type_name -> ares.store.v1.AuditMark
-	51, // 30: ares.store.v1.Record.secret:type_name -> ares.store.v1.Secret
-	56, // 31: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	3,  // 32: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
-	52, // 33: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
-	15, // 34: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	19, // 35: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	20, // 36: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	12, // 37: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
-	11, // 38: ares.store.v1.Run.dropped_usage:type_name -> ares.store.v1.MonthUsage
-	9,  // 39: ares.store.v1.Run.hold:type_name -> ares.store.v1.Hold
-	10, // 40: ares.store.v1.Run.updated:type_name -> ares.store.v1.JobUpdate
-	8,  // 41: ares.store.v1.Run.notified:type_name -> ares.store.v1.NotifyMark
-	53, // 42: ares.store.v1.JobUpdate.labels:type_name -> ares.store.v1.JobUpdate.LabelsEntry
-	17, // 43: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
-	13, // 44: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
-	14, // 45: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
-	17, // 46: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	16, // 47: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	14, // 48: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
-	57, // 49: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	18, // 50: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	14, // 51: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
-	26, // 52: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	26, // 53: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	54, // 54: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
-	30, // 55: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	31, // 56: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	32, // 57: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	38, // 58: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
-	43, // 59: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	58, // 60: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
-	58, // 61: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
-	62, // [62:62] is the sub-list for method output_type
-	62, // [62:62] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	56, // 30: ares.store.v1.Record.secret:type_name -> ares.store.v1.Secret
+	57, // 31: ares.store.v1.Record.cluster:type_name -> ares.store.v1.Cluster
+	58, // 32: ares.store.v1.Record.cluster_key:type_name -> ares.store.v1.ClusterKey
+	8,  // 33: ares.store.v1.Record.job_grant:type_name -> ares.store.v1.JobGrant
+	9,  // 34: ares.store.v1.Record.asking:type_name -> ares.store.v1.Asking
+	10, // 35: ares.store.v1.Record.membership:type_name -> ares.store.v1.Membership
+	11, // 36: ares.store.v1.Record.floor:type_name -> ares.store.v1.Floor
+	12, // 37: ares.store.v1.Record.grant_claim:type_name -> ares.store.v1.GrantClaim
+	65, // 38: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	3,  // 39: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
+	59, // 40: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
+	20, // 41: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	24, // 42: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	25, // 43: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	17, // 44: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
+	16, // 45: ares.store.v1.Run.dropped_usage:type_name -> ares.store.v1.MonthUsage
+	14, // 46: ares.store.v1.Run.hold:type_name -> ares.store.v1.Hold
+	15, // 47: ares.store.v1.Run.updated:type_name -> ares.store.v1.JobUpdate
+	13, // 48: ares.store.v1.Run.notified:type_name -> ares.store.v1.NotifyMark
+	7,  // 49: ares.store.v1.JobGrant.base:type_name -> ares.store.v1.Run
+	7,  // 50: ares.store.v1.Floor.run:type_name -> ares.store.v1.Run
+	60, // 51: ares.store.v1.JobUpdate.labels:type_name -> ares.store.v1.JobUpdate.LabelsEntry
+	22, // 52: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
+	18, // 53: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
+	19, // 54: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
+	22, // 55: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	21, // 56: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	19, // 57: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
+	66, // 58: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	23, // 59: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	19, // 60: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
+	31, // 61: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	31, // 62: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	61, // 63: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
+	35, // 64: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	36, // 65: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	37, // 66: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	43, // 67: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
+	48, // 68: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
+	67, // 69: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
+	67, // 70: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
+	62, // 71: ares.store.v1.Cluster.labels:type_name -> ares.store.v1.Cluster.LabelsEntry
+	63, // 72: ares.store.v1.Cluster.prices:type_name -> ares.store.v1.Cluster.PricesEntry
+	73, // [73:73] is the sub-list for method output_type
+	73, // [73:73] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -5466,15 +6495,22 @@ func file_store_storepb_store_proto_init() {
 		(*Record_Joined)(nil),
 		(*Record_AuditMark)(nil),
 		(*Record_Secret)(nil),
+		(*Record_Cluster)(nil),
+		(*Record_ClusterKey)(nil),
+		(*Record_JobGrant)(nil),
+		(*Record_Asking)(nil),
+		(*Record_Membership)(nil),
+		(*Record_Floor)(nil),
+		(*Record_GrantClaim)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[10].OneofWrappers = []any{}
+	file_store_storepb_store_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   55,
+			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

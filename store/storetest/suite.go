@@ -46,6 +46,9 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Secrets", secretLaws},
 		{"Remove", removeLaws},
 		{"AuditMarks", auditMarkLaws},
+		{"Clusters", clusterLaws},
+		{"Hub", hubLaws},
+		{"Member", memberLaws},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, l := range group.laws {

@@ -103,10 +103,8 @@ func (s *Server) GetAs(token, path string) (status int, body string, err error) 
 // Metric returns one of the server's metrics, summed over its labels. The result
 // is 0 if the metric does not exist or the server does not answer.
 func (s *Server) Metric(name string) float64 {
-	token, _ := os.ReadFile(filepath.Join(s.Dir, server.AdminTokenFile)) // without it, the server does not answer
-	_, body, _ := s.get(strings.TrimSpace(string(token)), s.scheme()+s.At.Metrics+"/metrics")
 	sum := 0.0
-	for line := range strings.Lines(body) {
+	for line := range strings.Lines(s.Metrics()) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if base, _, _ := strings.Cut(key, "{"); base == name {
 			n, _ := strconv.ParseFloat(value, 64)
@@ -114,6 +112,14 @@ func (s *Server) Metric(name string) float64 {
 		}
 	}
 	return sum
+}
+
+// Metrics returns all metrics of the server as text, or "" if the server does not
+// answer.
+func (s *Server) Metrics() string {
+	token, _ := os.ReadFile(filepath.Join(s.Dir, server.AdminTokenFile)) // without it, the server does not answer
+	_, body, _ := s.get(strings.TrimSpace(string(token)), s.scheme()+s.At.Metrics+"/metrics")
+	return body
 }
 
 func (s *Server) get(token, url string) (status int, body string, err error) {

@@ -156,6 +156,24 @@ var foreign = map[string]struct {
 	"AgentService/FetchCode":        {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"}}`, refused},
 	"AgentService/FetchSecrets":     {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"}}`, refused},
 	"AgentService/ServeFiles":       {`{"ref":{"node_id":"other","session":"1"}}`, refused},
+
+	"ClustersService/RegisterCluster":         {`{"name":"evil"}`, refused},
+	"ClustersService/ListClusters":            {`{}`, filtered},
+	"ClustersService/GetCluster":              {`{"name":"east"}`, filtered},
+	"ClustersService/CordonCluster":           {`{"name":"east"}`, refused},
+	"ClustersService/UncordonCluster":         {`{"name":"east"}`, refused},
+	"ClustersService/DrainCluster":            {`{"name":"east"}`, refused},
+	"ClustersService/DeclareClusterDead":      {`{"name":"east"}`, refused},
+	"ClustersService/LeaveCluster":            {`{"name":"east"}`, refused},
+	"ClustersService/JoinCluster":             {`{"token":"ares-cluster.x"}`, refused},
+	"ClustersService/RenewClusterCertificate": {`{}`, refused},
+	"ClustersService/EndMembership":           {`{}`, refused},
+	"ClustersService/GetMembership":           {`{}`, refused},
+	"ClustersService/JoinHub":                 {`{"hub":["127.0.0.1:1"],"token":"x"}`, refused},
+	"ClustersService/LeaveHub":                {`{}`, refused},
+	"FederationService/Connect":               {`{"hello":{"cluster":"east","protocol":1}}`, refused},
+	"FederationService/ServeReads":            {`{"cluster":"east","cookie":"x"}`, refused},
+	"FederationService/AnswerRead":            {`{"cluster":"east","id":"1"}`, refused},
 }
 
 // A `method` is an API method, together with the request that the test sends to
@@ -164,6 +182,11 @@ type method struct {
 	protoreflect.MethodDescriptor
 	name, request string
 	verdict       verdict
+}
+
+// The method `joins` reports whether a call authenticates with a join token in the request, so that anybody may make it.
+func (m *method) joins() bool {
+	return m.name == "TrustService/JoinNode" || m.name == "ClustersService/JoinCluster"
 }
 
 func (m *method) agents() bool { return strings.HasPrefix(m.name, "AgentService/") }

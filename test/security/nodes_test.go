@@ -86,7 +86,7 @@ func (s *scene) nodes() []attempt {
 			conn  *grpc.ClientConn
 			codes []string
 		}{{"a node's certificate", good, nil}, {"a revoked certificate", fallen, []string{"Unauthenticated", "PermissionDenied"}}} {
-			if by.conn == fallen && strings.HasSuffix(m.name, "/JoinNode") {
+			if by.conn == fallen && m.joins() {
 				by.codes = nil
 			}
 			out = append(out, attempt{name: by.name + " calls " + m.name, answered: everybodys && by.conn == good, codes: by.codes, try: func(ctx context.Context, n names, id string) (result, error) {

@@ -50,7 +50,7 @@ func (s *scene) everyMethod() []attempt {
 			a.same = m.verdict == absent && known
 			a.answered = m.verdict == filtered && known || strings.HasSuffix(m.name, "/WhoAmI") || strings.HasSuffix(m.name, "/CanI") || strings.HasSuffix(m.name, "/GetAuthority")
 			switch {
-			case !known && i < 4 && !strings.HasSuffix(m.name, "/JoinNode"):
+			case !known && i < 4 && !m.joins():
 				a.codes, a.answered = []string{"Unauthenticated", "401"}, false
 			case i == 4 && m.agents(), i == 4 && strings.HasSuffix(m.name, "/RenewCertificate"):
 				continue // the shared token is for these; see nodes

@@ -103,14 +103,14 @@ func TestQuantiles(t *testing.T) {
 // TestThroughputTable: the ratios are against the sides they name, and a side that did not run has no row.
 func TestThroughputTable(t *testing.T) {
 	t.Parallel()
-	s := settings{nodes: 10, pods: 20, rounds: 1, sides: []string{"kube-scheduler", "bindings", "ares"}}
+	s := settings{nodes: 10, pods: 20, rounds: 2, sides: []string{"kube-scheduler", "bindings", "ares"}}
 	table := throughputTable(s, map[string][]result{
-		"kube-scheduler": {{bound: 10, fromStart: 100, fromFirst: 110, cpu: 80 * time.Millisecond, wholeNodes: 3, left: 10}},
-		"bindings":       {{bound: 20, fromStart: 800, fromFirst: 900, cpu: 20 * time.Millisecond}},
+		"kube-scheduler": {{bound: 10, fromStart: 100, fromFirst: 110, cpu: 80 * time.Millisecond, wholeNodes: 3, left: 10}, {bound: 10, fromStart: 200, fromFirst: 110, cpu: 80 * time.Millisecond, wholeNodes: 3}},
+		"bindings":       {{bound: 20, fromStart: 800, fromFirst: 900, cpu: 20 * time.Millisecond}, {bound: 20, fromStart: 400, fromFirst: 900, cpu: 20 * time.Millisecond}},
 	})
 	for _, row := range []string{
-		"| kube-scheduler | 10 | 3 | 100 | 110 | 8.00 ms | 1.00 | 0.12 | 1.00 |",
-		"| bindings | 20 | 0 | 800 | 900 | 1.00 ms | 8.00 | 1.00 | 0.12 |",
+		"| kube-scheduler | 10 | 3 | 150 | 110 | 8.00 ms | 1.00 (1.00–1.00) | 0.31 (0.12–0.50) | 1.00 (1.00–1.00) |",
+		"| bindings | 20 | 0 | 600 | 900 | 1.00 ms | 5.00 (2.00–8.00) | 1.00 (1.00–1.00) | 0.12 (0.12–0.12) |",
 	} {
 		if !strings.Contains(table, row+"\n") {
 			t.Errorf("no row %q in\n%s", row, table)

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// throughputTable prints the medians of every side, and how they compare.
+// throughputTable prints the medians of every side, and how they compare: the sides take turns, so a ratio is the median of the
+// ratios of the rounds.
 func throughputTable(s settings, all map[string][]result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Throughput: %d nodes × %d GPUs, %d pods created before the side starts, median of %d\n\n", s.nodes, gpusPerNode, s.pods, s.rounds)
@@ -21,12 +22,11 @@ func throughputTable(s settings, all map[string][]result) string {
 		if len(results) == 0 {
 			continue
 		}
-		rate, cpu := medianOf(results, rateOf), medianOf(results, cpuOf)
 		fmt.Fprintf(&b, "| %s | %.0f | %.0f | %.0f | %.0f | %.2f ms | %s | %s | %s |\n", name,
 			medianOf(results, func(r result) float64 { return float64(r.bound) }),
 			medianOf(results, func(r result) float64 { return float64(r.wholeNodes) }),
-			rate, medianOf(results, func(r result) float64 { return r.fromFirst }), cpu,
-			ratio(rate, medianOf(upstream, rateOf)), ratio(rate, medianOf(bare, rateOf)), ratio(cpu, medianOf(upstream, cpuOf)))
+			medianOf(results, rateOf), medianOf(results, func(r result) float64 { return r.fromFirst }), medianOf(results, cpuOf),
+			ratio(results, upstream, rateOf), ratio(results, bare, rateOf), ratio(results, upstream, cpuOf))
 	}
 	return b.String()
 }
@@ -96,11 +96,16 @@ func quantile[T cmp.Ordered](sorted []T, part float64) T {
 	return sorted[min(len(sorted)-1, max(0, int(math.Ceil(part*float64(len(sorted))))-1))]
 }
 
-func ratio(a, b float64) string {
-	if math.IsNaN(a) || math.IsNaN(b) || b == 0 {
+// ratio returns the median and the range of the ratios of two sides in the same rounds.
+func ratio(of, to []result, value func(result) float64) string {
+	var all []float64
+	for i := range min(len(of), len(to)) {
+		all = append(all, value(of[i])/value(to[i]))
+	}
+	if len(all) == 0 {
 		return "–"
 	}
-	return fmt.Sprintf("%.2f", a/b)
+	return fmt.Sprintf("%.2f (%.2f–%.2f)", median(all), slices.Min(all), slices.Max(all))
 }
 
 func milliseconds(d time.Duration) string {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -136,6 +137,10 @@ func (p *Process) CPU() (time.Duration, error) {
 		return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime(), nil
 	}
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/stat")
+	if errors.Is(err, fs.ErrNotExist) { // it ends right now
+		<-p.ended
+		return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime(), nil
+	}
 	if err != nil {
 		return 0, err
 	}

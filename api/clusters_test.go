@@ -1,0 +1,132 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/service"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/audit"
+	"github.com/ares-scheduler/ares/pki"
+)
+
+// clusterExample returns the example in the OpenAPI document of a method of ClustersService.
+func clusterExample(t *testing.T, method string) json.RawMessage {
+	t.Helper()
+	for _, operations := range readOpenAPI(t).Paths {
+		for _, op := range operations {
+			if op.OperationID == "ClustersService_"+method && op.RequestBody != nil {
+				return op.RequestBody.Content["application/json"].Example
+			}
+		}
+	}
+	t.Fatalf("ClustersService_%s has no example", method)
+	return nil
+}
+
+// TestAuditOfClusters sends the examples of the methods with which a hub manages clusters. Each call has one audit entry, which
+// names the cluster and has its digests.
+func TestAuditOfClusters(t *testing.T) {
+	l := newLedger()
+	f := newFortress(t, func(c *Config) {
+		c.Audit = l
+		c.Trust.Hub = true
+		c.Federation = service.Federation{Hub: true, CertLife: time.Hour, Owned: func(context.Context) (map[string]int, error) { return map[string]int{}, nil }}
+	})
+	recorded := []string{}
+	check := func(action string, was, is bool) {
+		t.Helper()
+		recorded = append(recorded, action)
+		e := l.one(t, action)
+		if e.Action != action || e.Object != "cluster/east" || e.Status != audit.Done || e.Code != "" || (e.Before != "") != was || (e.After != "") != is {
+			t.Errorf("%s is recorded as %+v", action, e)
+		}
+	}
+	call := func(method, path, action string, was bool) answer {
+		t.Helper()
+		a := f.do("POST", path, string(clusterExample(t, method)))
+		if a.code >= 300 {
+			t.Fatalf("%s answered %d %s", path, a.code, a.body)
+		}
+		check(action, was, true)
+		return a
+	}
+	join := func(token string) *pki.ClusterIdentity {
+		t.Helper()
+		key, err := pki.NewKey()
+		must(t, err)
+		request, err := pki.Request(key)
+		must(t, err)
+		got, err := apipb.NewClustersServiceClient(f.anonymous()).JoinCluster(t.Context(), &apipb.JoinClusterRequest{
+			Token: token, Request: request, StoreId: "store-of-east", Tenants: []string{"default"}, FederatedTenants: []string{"default"},
+		})
+		must(t, err)
+		check("JOIN_CLUSTER", false, true)
+		id, err := pki.NewClusterIdentity(key, got.GetCertificate(), got.GetAuthority())
+		must(t, err)
+		return id
+	}
+
+	token, _ := call("RegisterCluster", "/api/v1/clusters", "REGISTER_CLUSTER", false).json["token"].(string)
+	east := f.connect(join(token).TLS())
+	call("CordonCluster", "/api/v1/clusters/east/cordon", "CORDON_CLUSTER", true)
+	call("UncordonCluster", "/api/v1/clusters/east/uncordon", "UNCORDON_CLUSTER", true)
+	call("DrainCluster", "/api/v1/clusters/east/drain", "DRAIN_CLUSTER", true)
+	_, err := apipb.NewClustersServiceClient(east).EndMembership(t.Context(), &apipb.EndMembershipRequest{})
+	must(t, err)
+	check("END_MEMBERSHIP", true, true)
+	if _, err = apipb.NewClustersServiceClient(east).EndMembership(t.Context(), &apipb.EndMembershipRequest{}); ares.CodeOf(apipb.FromStatus(err)) != ares.Unauthentic {
+		t.Errorf("the certificate of a cluster that has left is answered %v", err)
+	}
+	l.take()
+
+	token, _ = call("RegisterCluster", "/api/v1/clusters", "REGISTER_CLUSTER", false).json["token"].(string)
+	join(token)
+	f.refused(f.do("POST", "/api/v1/clusters/east/declare-dead", map[string]any{"confirm": "west"}), 400, ares.Invalid)
+	l.take()
+	call("DeclareClusterDead", "/api/v1/clusters/east/declare-dead", "DECLARE_CLUSTER_DEAD", true)
+	call("LeaveCluster", "/api/v1/clusters/east/leave", "LEAVE_CLUSTER", true)
+	for _, action := range ofClusters {
+		if !slices.Contains(recorded, action) && !strings.HasSuffix(action, "_HUB") {
+			t.Errorf("%s was not called", action)
+		}
+	}
+}
+
+// TestAuditOfMembership checks the audit entries of a cluster that joins a hub and leaves it.
+func TestAuditOfMembership(t *testing.T) {
+	var member *apipb.Membership
+	h, l := audited(t, func(c *Config) {
+		c.Federation = service.Federation{
+			Join: func(_ context.Context, req *apipb.JoinHubRequest) (*apipb.Membership, error) {
+				member = &apipb.Membership{Name: "east", Hub: req.GetHub()}
+				return member, nil
+			},
+			Leave: func(context.Context) error {
+				member = nil
+				return nil
+			},
+			Membership: func(context.Context) (*apipb.Membership, error) { return member, nil },
+		}
+	})
+	for _, c := range []struct {
+		method, action string
+		was, is        bool
+	}{{"POST", "JOIN_HUB", false, true}, {"DELETE", "LEAVE_HUB", true, false}} {
+		var body any
+		if c.method == "POST" {
+			body = string(clusterExample(t, "JoinHub"))
+		}
+		if a := h.do(c.method, "/api/v1/membership", body); a.code >= 300 {
+			t.Fatalf("%s answered %d %s", c.action, a.code, a.body)
+		}
+		if e := l.one(t, c.action); e.Action != c.action || e.Object != "hub/east" || (e.Before != "") != c.was || (e.After != "") != c.is {
+			t.Errorf("%s is recorded as %+v", c.action, e)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package service
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/pipeline"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// Owners asks the clusters that own the jobs of a hub. The pipeline has checked that the caller may read the job.
+type Owners interface {
+	// OwnerRun returns the run of a bound job as its owner has it now. The attempts have the numbers that the hub gives them.
+	OwnerRun(ctx context.Context, id ares.JobID, who Reader) (*ares.Run, *ares.Progress, error)
+	// OwnerLogs sends the output of an attempt of the given run.
+	OwnerLogs(ctx context.Context, run *ares.Run, a *ares.Attempt, req *apipb.StreamLogsRequest, who Reader, send func(*apipb.StreamLogsResponse) error) error
+	// OwnerExplanation returns the owner's explanation of a bound job, or nil if no cluster owns the job any more.
+	OwnerExplanation(ctx context.Context, id ares.JobID, who Reader) (*apipb.Explanation, error)
+	// Heard returns when this server has heard a cluster last, or false if it never has.
+	Heard(cluster string) (time.Time, bool)
+}
+
+// Reader is the user for whom a cluster is asked.
+type Reader struct {
+	Name   string
+	Tenant string // of the job
+	Queue  string // the only queue of the tenant that the user may see, "" for all of them
+}
+
+func readerOf(ctx context.Context, job *ares.Job) Reader {
+	r := Reader{Name: pipeline.CallerName(ctx), Tenant: job.Tenant}
+	if !visibilityOf(ctx).sees(job.Tenant, "") {
+		r.Queue = job.Queue
+	}
+	return r
+}
+
+// isOwned reports whether another cluster owns a job of this hub, so that only that cluster knows its latest state.
+func (d *Services) isOwned(run *ares.Run) bool {
+	return d.Cfg.Federation.Owners != nil && run.IsBound()
+}
+
+// waitsThere returns the short reason for waiting of a job that another cluster owns.
+func waitsThere(j *ares.Job, r *ares.Run) []string {
+	if !waits(j, r) {
+		return nil
+	}
+	return []string{"it waits in cluster " + r.Cluster + ": `ares job explain` asks that cluster why"}
+}
+
+// ownerState replaces the hub's copy of a run by the owner's run. If the owner cannot be asked, the copy stays, and the result
+// says why.
+func (d *Services) ownerState(ctx context.Context, snap *store.Snapshot) (stale string, err error) {
+	if !d.isOwned(&snap.Run) {
+		return "", nil
+	}
+	run, progress, err := d.Cfg.Federation.Owners.OwnerRun(ctx, snap.Job.ID, readerOf(ctx, snap.Job))
+	switch code := ares.CodeOf(err); {
+	case err == nil:
+		snap.Run = *run
+		if progress != nil {
+			snap.Progress = progress
+		}
+		return "", nil
+	case ctx.Err() == nil && (code == ares.Unavailable || code == ares.Exhausted || code == ares.NotFound): // the job is on its way back, or was just claimed
+		return err.Error(), nil
+	}
+	return "", err
+}
+
+// asOf says from which revision of the owner the hub's copy of a run is, and how old the copy may be.
+func (d *Services) asOf(run *ares.Run) (revision string, age *float64) {
+	if !d.isOwned(run) {
+		return "", nil
+	}
+	if at, ok := d.Cfg.Federation.Owners.Heard(run.Cluster); ok {
+		age = new(max(time.Since(at), 0).Seconds())
+	}
+	return strconv.FormatInt(run.AsOf, 10), age
+}
+
+// ownerExplains returns the owner's explanation of a bound job, or nil if this hub explains the job itself: if no cluster owns
+// it, and if the owner of a job that does not wait cannot be asked.
+func (d *Services) ownerExplains(ctx context.Context, snap *store.Snapshot) (*apipb.Explanation, error) {
+	if !d.isOwned(&snap.Run) {
+		return nil, nil
+	}
+	e, err := d.Cfg.Federation.Owners.OwnerExplanation(ctx, snap.Job.ID, readerOf(ctx, snap.Job))
+	if code := ares.CodeOf(err); (code == ares.Unavailable || code == ares.Exhausted) && !waits(snap.Job, &snap.Run) {
+		return nil, nil
+	}
+	return e, err
+}
+
+// ownerLogs sends output of an attempt that ran in another cluster.
+func (d *Services) ownerLogs(ctx context.Context, q *LogQuery, req *apipb.StreamLogsRequest, send func(*apipb.StreamLogsResponse) error) error {
+	run := &q.Entry.Run
+	if run.Cluster == "" {
+		return ares.Errorf(ares.Conflict, "no cluster has job %s now, so nobody has its output: use --follow to wait for its next attempt", q.Job)
+	}
+	a, _ := q.Seat()
+	return d.Cfg.Federation.Owners.OwnerLogs(ctx, run, a, req, readerOf(ctx, q.Entry.Job), send)
+}

@@ -1,0 +1,67 @@
+package choose
+
+import (
+	"slices"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Needs are the hard constraints of a job on clusters.
+type Needs struct {
+	Regions  []string // one of these; empty for any
+	Clusters []string // one of these; empty for any
+	Excluded []string // none of these
+	Data     []Data
+}
+
+// Data is a data set that a job reads.
+type Data struct {
+	URI   string
+	Home  string // the region where it is; "" if it can be read everywhere at no cost
+	Bytes int64
+	// Resident data must not leave its home: the job runs there.
+	Resident bool
+}
+
+func (n *Needs) isEmpty() bool {
+	return len(n.Regions)+len(n.Clusters)+len(n.Excluded)+len(n.Data) == 0
+}
+
+// RegionsAllowed returns the regions in which the job may run. It returns nil for any region, and an empty list that is
+// not nil if resident data and regions contradict each other.
+func (n *Needs) RegionsAllowed() []string {
+	var allowed []string
+	if len(n.Regions) > 0 {
+		allowed = slices.Clone(n.Regions)
+	}
+	for _, d := range n.Data {
+		switch {
+		case !d.Resident || d.Home == "":
+		case allowed == nil:
+			allowed = []string{d.Home}
+		default:
+			allowed = slices.DeleteFunc(allowed, func(r string) bool { return r != d.Home })
+		}
+	}
+	slices.Sort(allowed)
+	return allowed
+}
+
+// Blocker returns why the job must not run in a cluster, or "" if it may. It checks the hard constraints that do not
+// depend on capacity, and is the only code that does: offers, bids and explanations use it.
+func (n *Needs) Blocker(c *Cluster) string {
+	switch {
+	case slices.Contains(n.Excluded, c.Name):
+		return "it has another job with this ID"
+	case len(n.Clusters) > 0 && !slices.Contains(n.Clusters, c.Name):
+		return "placement.clusters does not list it"
+	case len(n.Regions) > 0 && !slices.Contains(n.Regions, c.Region):
+		return "placement.regions does not list its region " + ares.Clip(c.Region)
+	}
+	for _, d := range n.Data {
+		if d.Resident && d.Home != "" && d.Home != c.Region {
+			return "the data " + ares.Clip(d.URI) + " must stay in region " + ares.Clip(d.Home)
+		}
+	}
+	return ""
+}

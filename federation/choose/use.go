@@ -1,0 +1,83 @@
+package choose
+
+import (
+	"slices"
+	"strings"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+func compareNames(a, b string) int { return strings.Compare(a, b) }
+
+func setRequirement(operator string, clusters []string) string {
+	return clusterZone + " " + operator + " (" + strings.Join(slices.Sorted(slices.Values(clusters)), ", ") + ")"
+}
+
+// charge adds the use of a job's run to its cluster, or removes it if `sign` is -1.
+func (c *Chooser) charge(e *entry, sign int64) {
+	if e.run == nil || e.job == nil || e.run.Cluster == "" {
+		return
+	}
+	f, a := c.fleet(e.run.Cluster), e.run.Current()
+	if f == nil || a == nil {
+		return
+	}
+	u := f.granted[e.job.Tenant]
+	for i := range a.Seats {
+		s := &a.Seats[i]
+		u.CPUs += sign * int64(s.CPUs)
+		u.MemoryMB += sign * int64(s.Memory)
+		for _, share := range s.Shares {
+			u.GPUMilli += sign * int64(share.Milli)
+		}
+	}
+	f.granted[e.job.Tenant] = u
+}
+
+func useJob(cluster, tenant string) ares.JobID { return ares.JobID("use/" + cluster + "/" + tenant) }
+
+// localUse returns the events that let the fair order count the jobs which federated tenants submitted to a cluster
+// itself. For each tenant, one job stands for them. Its run has the use that the summary reports, less that of the hub's
+// own jobs, which count by themselves.
+func (c *Chooser) localUse(f *fleet) (events []ares.Event) {
+	if f.Summary == nil {
+		return nil
+	}
+	for _, u := range f.Summary.Tenants {
+		if !c.tenants[u.Tenant] {
+			continue // it is not a tenant of the federation
+		}
+		granted := f.granted[u.Tenant]
+		f.granted[u.Tenant] = granted
+		seat := ares.Seat{
+			Node: "use/" + f.Name, CPUs: int(max(u.CPUs-granted.CPUs, 0)), Memory: int(max(u.MemoryMB-granted.MemoryMB, 0)), NUMA: -1,
+			Shares: []ares.Share{{Device: "all", Milli: int(max(u.GPUMilli-granted.GPUMilli, 0))}},
+		}
+		id := useJob(f.Name, u.Tenant)
+		events = append(events,
+			ares.Event{Job: &ares.Job{ID: id, Spec: ares.Spec{Tenant: u.Tenant}.WithDefaults()}},
+			ares.Event{Run: &ares.RunEvent{Job: id, Run: placedRun([]ares.Seat{seat})}})
+	}
+	return events
+}
+
+// refreshEgress finds the price of data that leaves each region: the highest price of a cluster there.
+func (c *Chooser) refreshEgress() {
+	c.egress = map[string]int64{}
+	for _, f := range c.fleets {
+		if f.Summary != nil {
+			c.egress[f.Region] = max(c.egress[f.Region], f.Summary.EgressMicros)
+		}
+	}
+}
+
+// NeedsOf returns the hard constraints in a job's spec. Data with a region must stay there. Data without a region can be
+// read everywhere, so it costs nothing.
+func NeedsOf(j *ares.Job) Needs {
+	p := j.Placement()
+	out := Needs{Regions: p.Regions, Clusters: p.Clusters}
+	for _, d := range p.Data {
+		out.Data = append(out.Data, Data{URI: d.URI, Home: d.Region, Bytes: d.Bytes, Resident: d.Region != ""})
+	}
+	return out
+}

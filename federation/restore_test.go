@@ -1,0 +1,164 @@
+package federation_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/control/controltest"
+	"github.com/ares-scheduler/ares/federation/grant"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// The function `backup` writes a backup of a store into a file.
+func backup(t *testing.T, s *store.Store) string {
+	t.Helper()
+	var data bytes.Buffer
+	if err := s.Backup(t.Context(), &data); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "backup")
+	if err := os.WriteFile(file, data.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// The function `restore` returns a store that was restored from a backup.
+func restore(t *testing.T, file string) *store.Store {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "store")
+	if _, err := store.Restore(t.Context(), dir, store.Restoration{File: file, Hold: 10 * time.Millisecond, Now: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(t.Context(), store.Config{Dir: dir, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// TestHubRestored restores the hub from a backup in which two jobs wait and one is bound. Since then one of the waiting jobs
+// has ended and the other one runs. The restored hub must not start any of them again, and must grant nothing before both
+// clusters have answered.
+func TestHubRestored(t *testing.T) {
+	h := newHub(t)
+	a := newIdleMember(t, h, "a")
+	bound := h.submit()
+	a.claimSeat(t, bound)
+	h.await(bound, ares.Running)
+	a.wire.set(true)
+	a.awaitMode(grant.Autonomous)
+	ended, runs, left := h.submit(), h.submit(), h.submit(func(s *ares.Spec) { s.GPUs = 9 })
+	h.await(left, ares.Pending)
+	file := backup(t, h.s)
+	b := newIdleMember(t, h, "b")
+	for _, id := range []ares.JobID{ended, runs} {
+		b.claimSeat(t, id)
+		h.await(id, ares.Running)
+	}
+	epoch := h.view.Job(runs).Run.Epoch
+	b.finishSeat(t, ended, ares.OutcomeSucceeded)
+	h.await(ended, ares.Succeeded)
+	a.wire.set(false)
+	a.awaitMode(grant.Federated)
+	h.stop()
+	a.finishSeat(t, bound, ares.OutcomeSucceeded)
+
+	h.s = restore(t, file)
+	join(t, h, b) // the backup does not know cluster b, so an administrator registers it again
+	a.wire.set(true)
+	h.start(h.addr)
+	controltest.Await(t, h.view, "the hub to wait for a", func() bool { return h.hub.WaitsFor() == "a" })
+	if e := h.view.Job(ended); e == nil || e.Run.Phase != ares.Pending {
+		t.Errorf("before all have answered: %+v", e)
+	}
+	a.wire.set(false)
+	for _, id := range []ares.JobID{bound, ended} {
+		if e := h.await(id, ares.Succeeded); e.Run.Placed != 1 {
+			t.Errorf("job %s: %+v", id, e.Run)
+		}
+	}
+	if e := h.await(runs, ares.Running); e.Run.Cluster != "b" || e.Run.Epoch != epoch {
+		t.Errorf("the running job is in %q with epoch %d, want %d", e.Run.Cluster, e.Run.Epoch, epoch)
+	}
+	b.finishSeat(t, runs, ares.OutcomeSucceeded)
+	if e := h.await(runs, ares.Succeeded); e.Run.Placed != 1 {
+		t.Errorf("it was placed %d times", e.Run.Placed)
+	}
+	again := h.submit()
+	controltest.Await(t, h.view, "a new grant", func() bool { e := h.view.Job(again); return e != nil && e.Run.Epoch > epoch })
+}
+
+// TestMemberRestored restores a cluster from a backup. It must run the job that the backup has, with a higher token, and
+// must not run the job that it returned since.
+func TestMemberRestored(t *testing.T) {
+	h := newHub(t)
+	a := newIdleMember(t, h, "a")
+	id := h.submit()
+	a.claimSeat(t, id)
+	h.await(id, ares.Running)
+	first := a.view.Job(id)
+	token := first.Run.FencingToken(first.Job, first.Run.Current())
+	a.claimAll.Store(true)
+	lost := h.submit(func(s *ares.Spec) { s.GPUs = 9 })
+	file := backup(t, a.s)
+	a.grantNow(t, h, lost)
+	a.stop()
+
+	a.claimAll.Store(false)
+	a.s = restore(t, file)
+	a.start()
+	a.node.Open(t, a.s, time.Minute)
+	if err := a.s.Clear(t.Context(), id, a.node.ID, a.node.Session, nil); err != nil { // nothing of it runs there any more
+		t.Fatal(err)
+	}
+	a.claimSeat(t, id)
+	e := a.view.Job(id)
+	if next := e.Run.FencingToken(e.Job, e.Run.Current()); next <= token {
+		t.Errorf("the token %d follows %d", next, token)
+	}
+	controltest.Await(t, h.view, "the job that the backup does not have to wait again", func() bool {
+		e := h.view.Job(lost)
+		return e != nil && e.Run.Cluster == "" && e.Run.Phase == ares.Pending
+	})
+	a.finishSeat(t, id, ares.OutcomeSucceeded)
+	h.await(id, ares.Succeeded)
+	if a.view.Job(lost) != nil {
+		t.Error("the restored cluster has a job that it claimed after the backup")
+	}
+}
+
+// TestCopy lets a store speak that has the cookie of an earlier session, as a copy of the store has. The hub must refuse it.
+func TestCopy(t *testing.T) {
+	h := newHub(t)
+	a := newIdleMember(t, h, "a")
+	id := h.submit()
+	a.claimSeat(t, id)
+	h.await(id, ares.Running)
+	if _, err := a.s.UpdateMembership(t.Context(), func(m *store.Membership) error {
+		m.Cookie = "of an earlier session"
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	a.wire.set(true)
+	a.awaitMode(grant.Autonomous)
+	refused := make(chan string, 100)
+	h.alarm.Store(&refused)
+	a.wire.set(false)
+	select {
+	case <-refused:
+	case <-t.Context().Done():
+	}
+	if mode, _, why := a.uplink.Mode(); mode != grant.Autonomous || why == "" {
+		t.Errorf("the copy is %s, %s", mode, why)
+	}
+	if e := h.view.Job(id); e.Run.Cluster != "a" {
+		t.Errorf("the job of the original was taken away: %+v", e.Run)
+	}
+}

@@ -1,0 +1,66 @@
+package federation
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/federation/grant"
+)
+
+// suspended is the reason that users read.
+const suspended = "the hub does not answer, and the job has on_partition: fence"
+
+// stopFenced suspends the jobs with on_partition: fence that must not run without an answer of the hub any longer (F11). A
+// running job is stopped, and a suspended job does not start again before the hub has confirmed it.
+func (u *Uplink) stopFenced(ctx context.Context) {
+	u.mu.Lock()
+	answered, began := u.answered, u.began
+	u.mu.Unlock()
+	var due []grant.Ref
+	u.view.Search(func(j *ares.Job) bool {
+		if j.Origin == nil {
+			return false
+		}
+		after, fenced := fencedAfter(j)
+		switch {
+		case !fenced:
+			return false
+		case answered.IsZero():
+			return !grant.MayStartMoved(time.Since(began), after)
+		}
+		return !grant.MayStart(time.Since(answered), after)
+	}, func(e *entry) bool {
+		if !e.Run.Phase.Final() && !e.Run.Unconfirmed {
+			due = append(due, grant.Ref{Job: e.Job.ID, Epoch: e.Job.Origin.Epoch})
+		}
+		return true
+	})
+	for _, ref := range due {
+		err := u.Store.Suspend(ctx, ref.Job, suspended, u.Now())
+		if err != nil && ctx.Err() == nil {
+			u.Log.Warn("a job that must not run without the hub could not be suspended yet", "job", ref.Job, "error", err)
+		}
+		u.mu.Lock()
+		u.suspended[ref.Job] = ref.Epoch // after the write, whose result may be unknown: an answer before it confirms nothing
+		u.mu.Unlock()
+	}
+}
+
+// The method `resume` confirms suspended jobs after an answer of the hub in this session. The hub takes a job only from a
+// cluster whose session it has ended, so they are still bound to this cluster.
+func (l *link) resume() error {
+	l.u.mu.Lock()
+	due := maps.Clone(l.u.suspended)
+	l.u.mu.Unlock()
+	for id, epoch := range due { // order-free: jobs are independent
+		if err := l.u.Store.Confirm(l.ctx, id, epoch, l.u.Now()); err != nil && !isOutdated(err) {
+			return err
+		}
+		l.u.mu.Lock()
+		delete(l.u.suspended, id)
+		l.u.mu.Unlock()
+	}
+	return nil
+}
