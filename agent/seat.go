@@ -374,9 +374,11 @@ func (s *seat) stopUnknown() {
 	}
 }
 
+// The method `stop` passes an order to stop to the supervisor. The request is not abandoned when the agent ends: the order is
+// already noted, and without the agent nobody would repeat it until the job's lease runs out.
 func (s *seat) stop(why string, grace time.Duration) {
 	s.agent.log.Info("stopping seat", "seat", s.key, "why", why, "grace", grace)
-	if err := s.proc.Stop(s.agent.life, why, grace); err != nil && !errors.Is(err, run.ErrEnded) {
+	if err := s.proc.Stop(context.WithoutCancel(s.agent.life), why, grace); err != nil && !errors.Is(err, run.ErrEnded) {
 		s.agent.log.Warn("stop a seat", "seat", s.key, "error", err)
 	}
 }

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -147,6 +149,25 @@ func TestReleasedSeatsAreForgotten(t *testing.T) {
 		defer h.Agent.mu.Unlock()
 		return len(h.released) <= 1
 	})
+}
+
+// TestAnOrderToStopOutlivesItsAgent checks that an agent that ends still passes on an order to stop that it has received.
+func TestAnOrderToStopOutlivesItsAgent(t *testing.T) {
+	d := newDoor(t)
+	h := newHands(t, d, t.TempDir())
+	file := filepath.Join(h.dir, "pid")
+	d.order(seatOf(100, ares.SeatPlaced, time.Hour, "echo $$ > "+file+"; exec sleep 1000"))
+	pid := pidIn(t, file)
+	h.Agent.mu.Lock()
+	ended, end := context.WithCancel(h.Agent.life)
+	end()
+	h.Agent.life = ended
+	stopped := slices.Collect(maps.Values(h.seats))
+	h.Agent.mu.Unlock()
+	for _, s := range stopped {
+		s.stop("cancel", time.Hour) // without the order, the job would be killed only after the grace period
+	}
+	eventually(t, "the job's end", func() bool { return !lives(pid) })
 }
 
 // TestALostSeatIsReported checks that a seat without its process is reported as lost (rule R1). A claimed seat without a process on this
