@@ -7,10 +7,14 @@ SHELL       := /bin/bash
 MODULE  := github.com/ares-scheduler/ares
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 TOOLS   := $(CURDIR)/.bin
-# Packages compiled and tested at once; a laptop stays usable and timing tests stay honest.
+# Packages compiled at once.
 P       ?= 2
+# Packages tested at once, and parallel tests in each. Most of these tests wait for real processes, so that two cores have
+# time for more than two of them.
+TESTS_P ?= 3
+PARALLEL ?= 4
 # No cached results: the cache does not see that a binary which a test starts has changed.
-GOTEST  := go test -p $(P) -count 1 -timeout 15m
+GOTEST  := go test -p $(TESTS_P) -parallel $(PARALLEL) -count 1 -timeout 15m
 # The packages that share memory between goroutines; `make test` runs these under the race detector.
 SHARED  := ^$(MODULE)/(agent|api|audit|auth|client|control|history|notify|pki|rediscache|server|store)(/|$$)
 
@@ -116,7 +120,7 @@ robustness: robustness-needs ## Faults by SEEDS, MINUTES each: real processes, r
 .PHONY: robustness-short
 robustness-short: robustness-needs
 	$(GOTEST) ./test/chaos/robustness/check ./test/chaos/robustness/trace
-	$(GOTEST) -v -run TestFaultsBySeed ./test/chaos/robustness -seed 1 -length 5m
+	$(GOTEST) -v -run TestFaultsBySeed ./test/chaos/robustness -seed 1 -length 3m
 
 .PHONY: failover
 failover: build robustness-needs ## How long nothing is decided when a leader dies, and a job waits when its node does
