@@ -63,7 +63,9 @@ func etcd(s shell) {
 	s.run("docker-compose exec etcd sh", `(?m)^a shell in ares-etcd$`)
 	s.input = ""
 	s.run("docker-compose logs --tail=100 etcd", `ares-etcd .*serving client traffic`)
-	s.run("timeout 5 docker-compose logs -f | head -200", `ares-server`, `ares-etcd`)
+	// On a busy machine, docker-compose needs many seconds to start.
+	s.run(`timeout 60 docker-compose logs -f | awk '{ print } /ares-server/ { server = 1 } /ares-etcd/ { etcd = 1 } server && etcd { exit }'`,
+		`ares-server`, `ares-etcd`)
 }
 
 // The function `demo` runs the demo twice, because a demo that works only on a
