@@ -12,6 +12,7 @@ import (
 var rosterLaws = []law{
 	{"ARosterOnlyGrows", rosterVersions},
 	{"ARosterNamesWhoMayOwnJobs", rosterEntries},
+	{"ANewMemberIsNotBound", rosterBind},
 	{"ARestoredHubAdoptsWhatARosterNames", rosterAdopts},
 }
 
@@ -103,6 +104,26 @@ func rosterEntries(t *testing.T, s *store.Store) {
 	registerAgain(t, s, c)
 	if next := join("s2", "k3"); next.Since <= first.Since || next.Known {
 		t.Errorf("after its death the membership is %+v, later than %+v", next, first)
+	}
+}
+
+func rosterBind(t *testing.T, s *store.Store) {
+	job, one := NewJob(t, s), NewCluster(t, s, "one-1")
+	lead, _ := NewLead(t, s)
+	g := OfferJob(t, s, lead, job.ID, one.Name)
+	known := func(yes bool) {
+		t.Helper()
+		if _, err := s.UpdateCluster(t.Context(), one.Name, func(c *store.Cluster) error { c.Known = yes; return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim := store.Claim{Job: job.ID, Epoch: g.Epoch, Cluster: one.Name, Incarnation: "one-1", At: Noon}
+	known(false)
+	_, err := s.Bind(t.Context(), claim)
+	refused(t, err, ares.Fenced, "not stored outside the hub yet")
+	known(true)
+	if _, err = s.Bind(t.Context(), claim); err != nil {
+		t.Error(err)
 	}
 }
 
