@@ -116,14 +116,18 @@ func (t *term) storedOutside() (stored []store.RosterEntry, waiting []string) {
 			unknown = append(unknown, e)
 		}
 	}
-	if t.RecordRoster == nil && len(unknown) > 0 && len(unknown) == len(t.roster.Clusters) {
+	if len(unknown) == 0 {
+		return nil, nil
+	}
+	if t.RecordRoster == nil && len(unknown) == len(t.roster.Clusters) {
 		// Nobody can keep the name of the first member.
 		return []store.RosterEntry{slices.MinFunc(unknown, func(a, b store.RosterEntry) int {
 			return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.Name, b.Name))
 		})}, nil
 	}
+	kept := t.keptOutside()
 	for _, e := range unknown {
-		if t.isStored(e) {
+		if kept[e] {
 			stored = append(stored, e)
 		} else {
 			waiting = append(waiting, e.Name)
@@ -132,17 +136,25 @@ func (t *term) storedOutside() (stored []store.RosterEntry, waiting []string) {
 	return stored, waiting
 }
 
-// isStored reports whether an entry is in history, or in another member that is Known. The caller holds the term's lock.
-func (t *term) isStored(e store.RosterEntry) bool {
-	if t.recorded != nil && slices.Contains(t.recorded.Clusters, e) {
-		return true
+// keptOutside returns the entries that history or a Known member has. The caller holds the term's lock. Most members have
+// acknowledged the same roster, so few are looked at.
+func (t *term) keptOutside() map[store.RosterEntry]bool {
+	rosters := map[*store.Roster]bool{}
+	if t.recorded != nil {
+		rosters[t.recorded] = true
 	}
-	for name, s := range t.sessions { // order-free: one is enough
-		if c := t.clusters[name]; name != e.Name && c.Known && c.MayOwn() && s.stored != nil && slices.Contains(s.stored.Clusters, e) {
-			return true
+	for name, s := range t.sessions { // order-free: a set
+		if c := t.clusters[name]; c.Known && c.MayOwn() && s.stored != nil {
+			rosters[s.stored] = true
 		}
 	}
-	return false
+	kept := map[store.RosterEntry]bool{}
+	for r := range rosters { // order-free: a set
+		for _, e := range r.Clusters {
+			kept[e] = true
+		}
+	}
+	return kept
 }
 
 // The method `adopt` records the clusters that this restored hub does not know and that an answer names. It returns true if
