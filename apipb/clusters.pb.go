@@ -56,8 +56,11 @@ type Cluster struct {
 	// Points for lost connections. They halve every ten minutes.
 	Penalty float64 `protobuf:"fixed64,17,opt,name=penalty,proto3" json:"penalty,omitempty"`
 	// The identity of its store, and of the store's last restore.
-	StoreId       string `protobuf:"bytes,18,opt,name=store_id,json=storeId,proto3" json:"store_id,omitempty"`
-	Incarnation   string `protobuf:"bytes,19,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	StoreId     string `protobuf:"bytes,18,opt,name=store_id,json=storeId,proto3" json:"store_id,omitempty"`
+	Incarnation string `protobuf:"bytes,19,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// It gets no offers until its name is stored outside the hub: in another cluster,
+	// or in the history database.
+	Unlisted      bool `protobuf:"varint,20,opt,name=unlisted,proto3" json:"unlisted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -223,6 +226,13 @@ func (x *Cluster) GetIncarnation() string {
 		return x.Incarnation
 	}
 	return ""
+}
+
+func (x *Cluster) GetUnlisted() bool {
+	if x != nil {
+		return x.Unlisted
+	}
+	return false
 }
 
 type RegisterClusterRequest struct {
@@ -1711,7 +1721,7 @@ var File_apipb_clusters_proto protoreflect.FileDescriptor
 
 const file_apipb_clusters_proto_rawDesc = "" +
 	"\n" +
-	"\x14apipb/clusters.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd7\x06\n" +
+	"\x14apipb/clusters.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x06\n" +
 	"\aCluster\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -1734,7 +1744,8 @@ const file_apipb_clusters_proto_rawDesc = "" +
 	"\x06damped\x18\x10 \x01(\bR\x06damped\x12\x18\n" +
 	"\apenalty\x18\x11 \x01(\x01R\apenalty\x12\x19\n" +
 	"\bstore_id\x18\x12 \x01(\tR\astoreId\x12 \n" +
-	"\vincarnation\x18\x13 \x01(\tR\vincarnation\x1a9\n" +
+	"\vincarnation\x18\x13 \x01(\tR\vincarnation\x12\x1a\n" +
+	"\bunlisted\x18\x14 \x01(\bR\bunlisted\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +

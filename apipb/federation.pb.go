@@ -133,7 +133,7 @@ func (x OwnerRead_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OwnerRead_Kind.Descriptor instead.
 func (OwnerRead_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{25, 0}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{28, 0}
 }
 
 // MemberMessage is one message of a member to the hub.
@@ -149,6 +149,7 @@ type MemberMessage struct {
 	//	*MemberMessage_Report
 	//	*MemberMessage_Mirror
 	//	*MemberMessage_Loan
+	//	*MemberMessage_Roster
 	Body          isMemberMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -263,6 +264,15 @@ func (x *MemberMessage) GetLoan() *LoanAnswer {
 	return nil
 }
 
+func (x *MemberMessage) GetRoster() *RosterAcknowledgement {
+	if x != nil {
+		if x, ok := x.Body.(*MemberMessage_Roster); ok {
+			return x.Roster
+		}
+	}
+	return nil
+}
+
 type isMemberMessage_Body interface {
 	isMemberMessage_Body()
 }
@@ -299,6 +309,10 @@ type MemberMessage_Loan struct {
 	Loan *LoanAnswer `protobuf:"bytes,8,opt,name=loan,proto3,oneof"`
 }
 
+type MemberMessage_Roster struct {
+	Roster *RosterAcknowledgement `protobuf:"bytes,9,opt,name=roster,proto3,oneof"`
+}
+
 func (*MemberMessage_Hello) isMemberMessage_Body() {}
 
 func (*MemberMessage_Confirmation) isMemberMessage_Body() {}
@@ -315,6 +329,8 @@ func (*MemberMessage_Mirror) isMemberMessage_Body() {}
 
 func (*MemberMessage_Loan) isMemberMessage_Body() {}
 
+func (*MemberMessage_Roster) isMemberMessage_Body() {}
+
 // HubMessage is one message of the hub to a member.
 type HubMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -330,6 +346,7 @@ type HubMessage struct {
 	//	*HubMessage_Cancel
 	//	*HubMessage_ReturnRequest
 	//	*HubMessage_Loan
+	//	*HubMessage_Roster
 	Body          isHubMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -462,6 +479,15 @@ func (x *HubMessage) GetLoan() *LoanNotice {
 	return nil
 }
 
+func (x *HubMessage) GetRoster() *Roster {
+	if x != nil {
+		if x, ok := x.Body.(*HubMessage_Roster); ok {
+			return x.Roster
+		}
+	}
+	return nil
+}
+
 type isHubMessage_Body interface {
 	isHubMessage_Body()
 }
@@ -506,6 +532,10 @@ type HubMessage_Loan struct {
 	Loan *LoanNotice `protobuf:"bytes,10,opt,name=loan,proto3,oneof"`
 }
 
+type HubMessage_Roster struct {
+	Roster *Roster `protobuf:"bytes,11,opt,name=roster,proto3,oneof"`
+}
+
 func (*HubMessage_Greeting) isHubMessage_Body() {}
 
 func (*HubMessage_Welcome) isHubMessage_Body() {}
@@ -525,6 +555,8 @@ func (*HubMessage_Cancel) isHubMessage_Body() {}
 func (*HubMessage_ReturnRequest) isHubMessage_Body() {}
 
 func (*HubMessage_Loan) isHubMessage_Body() {}
+
+func (*HubMessage_Roster) isHubMessage_Body() {}
 
 // HubGreeting is the first message of a stream. The member writes the hub's
 // incarnation before it says hello. It refuses a hub whose revision is lower than
@@ -633,7 +665,9 @@ type MemberHello struct {
 	More    bool           `protobuf:"varint,9,opt,name=more,proto3" json:"more,omitempty"`
 	// Names the store, its last restore, and how often the cluster has joined anew
 	// after it was declared dead.
-	Incarnation   string `protobuf:"bytes,10,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Incarnation string `protobuf:"bytes,10,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// The roster that the member has stored, in the first hello to a hub that asks.
+	Roster        *Roster `protobuf:"bytes,11,opt,name=roster,proto3" json:"roster,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -738,6 +772,13 @@ func (x *MemberHello) GetIncarnation() string {
 	return ""
 }
 
+func (x *MemberHello) GetRoster() *Roster {
+	if x != nil {
+		return x.Roster
+	}
+	return nil
+}
+
 // ListedGrant is what a member knows of one grant.
 type ListedGrant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -826,9 +867,7 @@ type HubWelcome struct {
 	More bool `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`
 	// How long a cluster that the hub does not hear stays connected, and how often
 	// it sends a heartbeat, in milliseconds.
-	HeartbeatMs int32 `protobuf:"varint,7,opt,name=heartbeat_ms,json=heartbeatMs,proto3" json:"heartbeat_ms,omitempty"`
-	// Names of all clusters, as the hub has them now.
-	Roster        []string `protobuf:"bytes,8,rep,name=roster,proto3" json:"roster,omitempty"`
+	HeartbeatMs   int32 `protobuf:"varint,7,opt,name=heartbeat_ms,json=heartbeatMs,proto3" json:"heartbeat_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -912,11 +951,176 @@ func (x *HubWelcome) GetHeartbeatMs() int32 {
 	return 0
 }
 
-func (x *HubWelcome) GetRoster() []string {
+// Roster lists the clusters that may own jobs of the hub. The hub sends it after the
+// session is open, and again after each change. A hub that is restored from an older
+// backup learns from its members' rosters which other clusters it must ask.
+type Roster struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A revision of the hub's store, which only grows. A member stores no lower one.
+	Version       int64          `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Clusters      []*RosterEntry `protobuf:"bytes,2,rep,name=clusters,proto3" json:"clusters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Roster) Reset() {
+	*x = Roster{}
+	mi := &file_apipb_federation_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Roster) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Roster) ProtoMessage() {}
+
+func (x *Roster) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_federation_proto_msgTypes[6]
 	if x != nil {
-		return x.Roster
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Roster.ProtoReflect.Descriptor instead.
+func (*Roster) Descriptor() ([]byte, []int) {
+	return file_apipb_federation_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Roster) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Roster) GetClusters() []*RosterEntry {
+	if x != nil {
+		return x.Clusters
 	}
 	return nil
+}
+
+// RosterEntry is one membership of a cluster.
+type RosterEntry struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	StoreId string                 `protobuf:"bytes,2,opt,name=store_id,json=storeId,proto3" json:"store_id,omitempty"`
+	// A number that is higher for each later membership under this name.
+	Since int64 `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`
+	// Certificates of the cluster with an earlier revision are refused.
+	CertifiedFrom int64 `protobuf:"varint,4,opt,name=certified_from,json=certifiedFrom,proto3" json:"certified_from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RosterEntry) Reset() {
+	*x = RosterEntry{}
+	mi := &file_apipb_federation_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RosterEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RosterEntry) ProtoMessage() {}
+
+func (x *RosterEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_federation_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RosterEntry.ProtoReflect.Descriptor instead.
+func (*RosterEntry) Descriptor() ([]byte, []int) {
+	return file_apipb_federation_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RosterEntry) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RosterEntry) GetStoreId() string {
+	if x != nil {
+		return x.StoreId
+	}
+	return ""
+}
+
+func (x *RosterEntry) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *RosterEntry) GetCertifiedFrom() int64 {
+	if x != nil {
+		return x.CertifiedFrom
+	}
+	return 0
+}
+
+// RosterAcknowledgement says that the member has stored the roster.
+type RosterAcknowledgement struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       int64                  `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RosterAcknowledgement) Reset() {
+	*x = RosterAcknowledgement{}
+	mi := &file_apipb_federation_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RosterAcknowledgement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RosterAcknowledgement) ProtoMessage() {}
+
+func (x *RosterAcknowledgement) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_federation_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RosterAcknowledgement.ProtoReflect.Descriptor instead.
+func (*RosterAcknowledgement) Descriptor() ([]byte, []int) {
+	return file_apipb_federation_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RosterAcknowledgement) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
 }
 
 type GrantRef struct {
@@ -929,7 +1133,7 @@ type GrantRef struct {
 
 func (x *GrantRef) Reset() {
 	*x = GrantRef{}
-	mi := &file_apipb_federation_proto_msgTypes[6]
+	mi := &file_apipb_federation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -941,7 +1145,7 @@ func (x *GrantRef) String() string {
 func (*GrantRef) ProtoMessage() {}
 
 func (x *GrantRef) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[6]
+	mi := &file_apipb_federation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -954,7 +1158,7 @@ func (x *GrantRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantRef.ProtoReflect.Descriptor instead.
 func (*GrantRef) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{6}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GrantRef) GetJobId() string {
@@ -987,7 +1191,7 @@ type BoundGrant struct {
 
 func (x *BoundGrant) Reset() {
 	*x = BoundGrant{}
-	mi := &file_apipb_federation_proto_msgTypes[7]
+	mi := &file_apipb_federation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -999,7 +1203,7 @@ func (x *BoundGrant) String() string {
 func (*BoundGrant) ProtoMessage() {}
 
 func (x *BoundGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[7]
+	mi := &file_apipb_federation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1012,7 +1216,7 @@ func (x *BoundGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundGrant.ProtoReflect.Descriptor instead.
 func (*BoundGrant) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{7}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *BoundGrant) GetJobId() string {
@@ -1060,7 +1264,7 @@ type SessionConfirmation struct {
 
 func (x *SessionConfirmation) Reset() {
 	*x = SessionConfirmation{}
-	mi := &file_apipb_federation_proto_msgTypes[8]
+	mi := &file_apipb_federation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1276,7 @@ func (x *SessionConfirmation) String() string {
 func (*SessionConfirmation) ProtoMessage() {}
 
 func (x *SessionConfirmation) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[8]
+	mi := &file_apipb_federation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1289,7 @@ func (x *SessionConfirmation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionConfirmation.ProtoReflect.Descriptor instead.
 func (*SessionConfirmation) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{8}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SessionConfirmation) GetCookie() string {
@@ -1107,7 +1311,7 @@ type MemberHeartbeat struct {
 
 func (x *MemberHeartbeat) Reset() {
 	*x = MemberHeartbeat{}
-	mi := &file_apipb_federation_proto_msgTypes[9]
+	mi := &file_apipb_federation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1119,7 +1323,7 @@ func (x *MemberHeartbeat) String() string {
 func (*MemberHeartbeat) ProtoMessage() {}
 
 func (x *MemberHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[9]
+	mi := &file_apipb_federation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1132,7 +1336,7 @@ func (x *MemberHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberHeartbeat.ProtoReflect.Descriptor instead.
 func (*MemberHeartbeat) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{9}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *MemberHeartbeat) GetSequence() int64 {
@@ -1158,7 +1362,7 @@ type HeartbeatAnswer struct {
 
 func (x *HeartbeatAnswer) Reset() {
 	*x = HeartbeatAnswer{}
-	mi := &file_apipb_federation_proto_msgTypes[10]
+	mi := &file_apipb_federation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1374,7 @@ func (x *HeartbeatAnswer) String() string {
 func (*HeartbeatAnswer) ProtoMessage() {}
 
 func (x *HeartbeatAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[10]
+	mi := &file_apipb_federation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1387,7 @@ func (x *HeartbeatAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatAnswer.ProtoReflect.Descriptor instead.
 func (*HeartbeatAnswer) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{10}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *HeartbeatAnswer) GetSequence() int64 {
@@ -1203,7 +1407,7 @@ type MemberSummary struct {
 
 func (x *MemberSummary) Reset() {
 	*x = MemberSummary{}
-	mi := &file_apipb_federation_proto_msgTypes[11]
+	mi := &file_apipb_federation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,7 +1419,7 @@ func (x *MemberSummary) String() string {
 func (*MemberSummary) ProtoMessage() {}
 
 func (x *MemberSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[11]
+	mi := &file_apipb_federation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1228,7 +1432,7 @@ func (x *MemberSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberSummary.ProtoReflect.Descriptor instead.
 func (*MemberSummary) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{11}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *MemberSummary) GetSummary() []byte {
@@ -1252,7 +1456,7 @@ type GrantOffer struct {
 
 func (x *GrantOffer) Reset() {
 	*x = GrantOffer{}
-	mi := &file_apipb_federation_proto_msgTypes[12]
+	mi := &file_apipb_federation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1468,7 @@ func (x *GrantOffer) String() string {
 func (*GrantOffer) ProtoMessage() {}
 
 func (x *GrantOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[12]
+	mi := &file_apipb_federation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1481,7 @@ func (x *GrantOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantOffer.ProtoReflect.Descriptor instead.
 func (*GrantOffer) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{12}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GrantOffer) GetJobId() string {
@@ -1320,7 +1524,7 @@ type GrantWithdrawal struct {
 
 func (x *GrantWithdrawal) Reset() {
 	*x = GrantWithdrawal{}
-	mi := &file_apipb_federation_proto_msgTypes[13]
+	mi := &file_apipb_federation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1332,7 +1536,7 @@ func (x *GrantWithdrawal) String() string {
 func (*GrantWithdrawal) ProtoMessage() {}
 
 func (x *GrantWithdrawal) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[13]
+	mi := &file_apipb_federation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1345,7 +1549,7 @@ func (x *GrantWithdrawal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantWithdrawal.ProtoReflect.Descriptor instead.
 func (*GrantWithdrawal) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{13}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GrantWithdrawal) GetJobId() string {
@@ -1375,7 +1579,7 @@ type GrantClaim struct {
 
 func (x *GrantClaim) Reset() {
 	*x = GrantClaim{}
-	mi := &file_apipb_federation_proto_msgTypes[14]
+	mi := &file_apipb_federation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1591,7 @@ func (x *GrantClaim) String() string {
 func (*GrantClaim) ProtoMessage() {}
 
 func (x *GrantClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[14]
+	mi := &file_apipb_federation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1604,7 @@ func (x *GrantClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantClaim.ProtoReflect.Descriptor instead.
 func (*GrantClaim) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{14}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GrantClaim) GetJobId() string {
@@ -1444,7 +1648,7 @@ type GrantBid struct {
 
 func (x *GrantBid) Reset() {
 	*x = GrantBid{}
-	mi := &file_apipb_federation_proto_msgTypes[15]
+	mi := &file_apipb_federation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1456,7 +1660,7 @@ func (x *GrantBid) String() string {
 func (*GrantBid) ProtoMessage() {}
 
 func (x *GrantBid) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[15]
+	mi := &file_apipb_federation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1469,7 +1673,7 @@ func (x *GrantBid) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantBid.ProtoReflect.Descriptor instead.
 func (*GrantBid) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{15}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GrantBid) GetStartDelayMs() int64 {
@@ -1499,7 +1703,7 @@ type ClaimAnswer struct {
 
 func (x *ClaimAnswer) Reset() {
 	*x = ClaimAnswer{}
-	mi := &file_apipb_federation_proto_msgTypes[16]
+	mi := &file_apipb_federation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1511,7 +1715,7 @@ func (x *ClaimAnswer) String() string {
 func (*ClaimAnswer) ProtoMessage() {}
 
 func (x *ClaimAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[16]
+	mi := &file_apipb_federation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1524,7 +1728,7 @@ func (x *ClaimAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimAnswer.ProtoReflect.Descriptor instead.
 func (*ClaimAnswer) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{16}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ClaimAnswer) GetJobId() string {
@@ -1571,7 +1775,7 @@ type GrantReport struct {
 
 func (x *GrantReport) Reset() {
 	*x = GrantReport{}
-	mi := &file_apipb_federation_proto_msgTypes[17]
+	mi := &file_apipb_federation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1787,7 @@ func (x *GrantReport) String() string {
 func (*GrantReport) ProtoMessage() {}
 
 func (x *GrantReport) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[17]
+	mi := &file_apipb_federation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1800,7 @@ func (x *GrantReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantReport.ProtoReflect.Descriptor instead.
 func (*GrantReport) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{17}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GrantReport) GetJobId() string {
@@ -1653,7 +1857,7 @@ type ReportAcknowledgement struct {
 
 func (x *ReportAcknowledgement) Reset() {
 	*x = ReportAcknowledgement{}
-	mi := &file_apipb_federation_proto_msgTypes[18]
+	mi := &file_apipb_federation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1869,7 @@ func (x *ReportAcknowledgement) String() string {
 func (*ReportAcknowledgement) ProtoMessage() {}
 
 func (x *ReportAcknowledgement) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[18]
+	mi := &file_apipb_federation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1882,7 @@ func (x *ReportAcknowledgement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportAcknowledgement.ProtoReflect.Descriptor instead.
 func (*ReportAcknowledgement) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{18}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReportAcknowledgement) GetJobId() string {
@@ -1715,7 +1919,7 @@ type RunMirror struct {
 
 func (x *RunMirror) Reset() {
 	*x = RunMirror{}
-	mi := &file_apipb_federation_proto_msgTypes[19]
+	mi := &file_apipb_federation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1727,7 +1931,7 @@ func (x *RunMirror) String() string {
 func (*RunMirror) ProtoMessage() {}
 
 func (x *RunMirror) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[19]
+	mi := &file_apipb_federation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1740,7 +1944,7 @@ func (x *RunMirror) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunMirror.ProtoReflect.Descriptor instead.
 func (*RunMirror) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{19}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RunMirror) GetJobId() string {
@@ -1784,7 +1988,7 @@ type GrantCancel struct {
 
 func (x *GrantCancel) Reset() {
 	*x = GrantCancel{}
-	mi := &file_apipb_federation_proto_msgTypes[20]
+	mi := &file_apipb_federation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +2000,7 @@ func (x *GrantCancel) String() string {
 func (*GrantCancel) ProtoMessage() {}
 
 func (x *GrantCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[20]
+	mi := &file_apipb_federation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +2013,7 @@ func (x *GrantCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantCancel.ProtoReflect.Descriptor instead.
 func (*GrantCancel) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{20}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GrantCancel) GetJobId() string {
@@ -1852,7 +2056,7 @@ type ReturnRequest struct {
 
 func (x *ReturnRequest) Reset() {
 	*x = ReturnRequest{}
-	mi := &file_apipb_federation_proto_msgTypes[21]
+	mi := &file_apipb_federation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1864,7 +2068,7 @@ func (x *ReturnRequest) String() string {
 func (*ReturnRequest) ProtoMessage() {}
 
 func (x *ReturnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[21]
+	mi := &file_apipb_federation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1877,7 +2081,7 @@ func (x *ReturnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReturnRequest.ProtoReflect.Descriptor instead.
 func (*ReturnRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{21}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReturnRequest) GetJobId() string {
@@ -1918,7 +2122,7 @@ type LoanNotice struct {
 
 func (x *LoanNotice) Reset() {
 	*x = LoanNotice{}
-	mi := &file_apipb_federation_proto_msgTypes[22]
+	mi := &file_apipb_federation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1930,7 +2134,7 @@ func (x *LoanNotice) String() string {
 func (*LoanNotice) ProtoMessage() {}
 
 func (x *LoanNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[22]
+	mi := &file_apipb_federation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1943,7 +2147,7 @@ func (x *LoanNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoanNotice.ProtoReflect.Descriptor instead.
 func (*LoanNotice) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{22}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LoanNotice) GetTenantId() string {
@@ -2003,7 +2207,7 @@ type LoanAnswer struct {
 
 func (x *LoanAnswer) Reset() {
 	*x = LoanAnswer{}
-	mi := &file_apipb_federation_proto_msgTypes[23]
+	mi := &file_apipb_federation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2015,7 +2219,7 @@ func (x *LoanAnswer) String() string {
 func (*LoanAnswer) ProtoMessage() {}
 
 func (x *LoanAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[23]
+	mi := &file_apipb_federation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2028,7 +2232,7 @@ func (x *LoanAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoanAnswer.ProtoReflect.Descriptor instead.
 func (*LoanAnswer) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{23}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LoanAnswer) GetTenantId() string {
@@ -2080,7 +2284,7 @@ type MemberPresence struct {
 
 func (x *MemberPresence) Reset() {
 	*x = MemberPresence{}
-	mi := &file_apipb_federation_proto_msgTypes[24]
+	mi := &file_apipb_federation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +2296,7 @@ func (x *MemberPresence) String() string {
 func (*MemberPresence) ProtoMessage() {}
 
 func (x *MemberPresence) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[24]
+	mi := &file_apipb_federation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +2309,7 @@ func (x *MemberPresence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberPresence.ProtoReflect.Descriptor instead.
 func (*MemberPresence) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{24}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MemberPresence) GetCluster() string {
@@ -2148,7 +2352,7 @@ type OwnerRead struct {
 
 func (x *OwnerRead) Reset() {
 	*x = OwnerRead{}
-	mi := &file_apipb_federation_proto_msgTypes[25]
+	mi := &file_apipb_federation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2364,7 @@ func (x *OwnerRead) String() string {
 func (*OwnerRead) ProtoMessage() {}
 
 func (x *OwnerRead) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[25]
+	mi := &file_apipb_federation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2377,7 @@ func (x *OwnerRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerRead.ProtoReflect.Descriptor instead.
 func (*OwnerRead) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{25}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *OwnerRead) GetId() int64 {
@@ -2258,7 +2462,7 @@ type ReadAnswer struct {
 
 func (x *ReadAnswer) Reset() {
 	*x = ReadAnswer{}
-	mi := &file_apipb_federation_proto_msgTypes[26]
+	mi := &file_apipb_federation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2270,7 +2474,7 @@ func (x *ReadAnswer) String() string {
 func (*ReadAnswer) ProtoMessage() {}
 
 func (x *ReadAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[26]
+	mi := &file_apipb_federation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2283,7 +2487,7 @@ func (x *ReadAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadAnswer.ProtoReflect.Descriptor instead.
 func (*ReadAnswer) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{26}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReadAnswer) GetCluster() string {
@@ -2382,7 +2586,7 @@ type OwnerRun struct {
 
 func (x *OwnerRun) Reset() {
 	*x = OwnerRun{}
-	mi := &file_apipb_federation_proto_msgTypes[27]
+	mi := &file_apipb_federation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2394,7 +2598,7 @@ func (x *OwnerRun) String() string {
 func (*OwnerRun) ProtoMessage() {}
 
 func (x *OwnerRun) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[27]
+	mi := &file_apipb_federation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2407,7 +2611,7 @@ func (x *OwnerRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerRun.ProtoReflect.Descriptor instead.
 func (*OwnerRun) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{27}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *OwnerRun) GetRun() []byte {
@@ -2429,7 +2633,7 @@ type ReadFailure struct {
 
 func (x *ReadFailure) Reset() {
 	*x = ReadFailure{}
-	mi := &file_apipb_federation_proto_msgTypes[28]
+	mi := &file_apipb_federation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2645,7 @@ func (x *ReadFailure) String() string {
 func (*ReadFailure) ProtoMessage() {}
 
 func (x *ReadFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[28]
+	mi := &file_apipb_federation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2658,7 @@ func (x *ReadFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFailure.ProtoReflect.Descriptor instead.
 func (*ReadFailure) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{28}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReadFailure) GetCode() string {
@@ -2486,7 +2690,7 @@ type ReadEnd struct {
 
 func (x *ReadEnd) Reset() {
 	*x = ReadEnd{}
-	mi := &file_apipb_federation_proto_msgTypes[29]
+	mi := &file_apipb_federation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2498,7 +2702,7 @@ func (x *ReadEnd) String() string {
 func (*ReadEnd) ProtoMessage() {}
 
 func (x *ReadEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[29]
+	mi := &file_apipb_federation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2511,14 +2715,14 @@ func (x *ReadEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadEnd.ProtoReflect.Descriptor instead.
 func (*ReadEnd) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{29}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{32}
 }
 
 var File_apipb_federation_proto protoreflect.FileDescriptor
 
 const file_apipb_federation_proto_rawDesc = "" +
 	"\n" +
-	"\x16apipb/federation.proto\x12\aares.v1\x1a\x17apipb/explanation.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\"\xad\x03\n" +
+	"\x16apipb/federation.proto\x12\aares.v1\x1a\x17apipb/explanation.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\"\xe7\x03\n" +
 	"\rMemberMessage\x12,\n" +
 	"\x05hello\x18\x01 \x01(\v2\x14.ares.v1.MemberHelloH\x00R\x05hello\x12B\n" +
 	"\fconfirmation\x18\x02 \x01(\v2\x1c.ares.v1.SessionConfirmationH\x00R\fconfirmation\x128\n" +
@@ -2527,8 +2731,9 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"\x05claim\x18\x05 \x01(\v2\x13.ares.v1.GrantClaimH\x00R\x05claim\x12.\n" +
 	"\x06report\x18\x06 \x01(\v2\x14.ares.v1.GrantReportH\x00R\x06report\x12,\n" +
 	"\x06mirror\x18\a \x01(\v2\x12.ares.v1.RunMirrorH\x00R\x06mirror\x12)\n" +
-	"\x04loan\x18\b \x01(\v2\x13.ares.v1.LoanAnswerH\x00R\x04loanB\x06\n" +
-	"\x04body\"\xb2\x04\n" +
+	"\x04loan\x18\b \x01(\v2\x13.ares.v1.LoanAnswerH\x00R\x04loan\x128\n" +
+	"\x06roster\x18\t \x01(\v2\x1e.ares.v1.RosterAcknowledgementH\x00R\x06rosterB\x06\n" +
+	"\x04body\"\xdd\x04\n" +
 	"\n" +
 	"HubMessage\x122\n" +
 	"\bgreeting\x18\x01 \x01(\v2\x14.ares.v1.HubGreetingH\x00R\bgreeting\x12/\n" +
@@ -2543,7 +2748,8 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"\x06cancel\x18\b \x01(\v2\x14.ares.v1.GrantCancelH\x00R\x06cancel\x12?\n" +
 	"\x0ereturn_request\x18\t \x01(\v2\x16.ares.v1.ReturnRequestH\x00R\rreturnRequest\x12)\n" +
 	"\x04loan\x18\n" +
-	" \x01(\v2\x13.ares.v1.LoanNoticeH\x00R\x04loanB\x06\n" +
+	" \x01(\v2\x13.ares.v1.LoanNoticeH\x00R\x04loan\x12)\n" +
+	"\x06roster\x18\v \x01(\v2\x0f.ares.v1.RosterH\x00R\x06rosterB\x06\n" +
 	"\x04body\"\xb1\x01\n" +
 	"\vHubGreeting\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12\x19\n" +
@@ -2552,7 +2758,7 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"restore_id\x18\x03 \x01(\tR\trestoreId\x12\x1a\n" +
 	"\brevision\x18\x04 \x01(\x03R\brevision\x12\x18\n" +
 	"\aversion\x18\x05 \x01(\tR\aversion\x12\x16\n" +
-	"\x06asking\x18\x06 \x01(\bR\x06asking\"\xb8\x02\n" +
+	"\x06asking\x18\x06 \x01(\bR\x06asking\"\xe1\x02\n" +
 	"\vMemberHello\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\acluster\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\x05R\bprotocol\x12\x19\n" +
@@ -2565,7 +2771,8 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"\x06grants\x18\b \x03(\v2\x14.ares.v1.ListedGrantR\x06grants\x12\x12\n" +
 	"\x04more\x18\t \x01(\bR\x04more\x12 \n" +
 	"\vincarnation\x18\n" +
-	" \x01(\tR\vincarnation\"\xf7\x01\n" +
+	" \x01(\tR\vincarnation\x12'\n" +
+	"\x06roster\x18\v \x01(\v2\x0f.ares.v1.RosterR\x06roster\"\xf7\x01\n" +
 	"\vListedGrant\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x120\n" +
@@ -2578,7 +2785,7 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"STATE_HELD\x10\x02\x12\x12\n" +
 	"\x0eSTATE_RETURNED\x10\x03\x12\x0f\n" +
 	"\vSTATE_TAKEN\x10\x04\x12\x0f\n" +
-	"\vSTATE_FINAL\x10\x05\"\xfb\x01\n" +
+	"\vSTATE_FINAL\x10\x05\"\xe3\x01\n" +
 	"\n" +
 	"HubWelcome\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\tR\vincarnation\x12\x16\n" +
@@ -2587,8 +2794,17 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"\x04drop\x18\x04 \x03(\v2\x11.ares.v1.GrantRefR\x04drop\x12\x12\n" +
 	"\x04dead\x18\x05 \x01(\bR\x04dead\x12\x12\n" +
 	"\x04more\x18\x06 \x01(\bR\x04more\x12!\n" +
-	"\fheartbeat_ms\x18\a \x01(\x05R\vheartbeatMs\x12\x16\n" +
-	"\x06roster\x18\b \x03(\tR\x06roster\"7\n" +
+	"\fheartbeat_ms\x18\a \x01(\x05R\vheartbeatMs\"_\n" +
+	"\x06Roster\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x03R\aversion\x12;\n" +
+	"\bclusters\x18\x02 \x03(\v2\x14.ares.v1.RosterEntryB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\bclusters\"\x8b\x01\n" +
+	"\vRosterEntry\x12\x1b\n" +
+	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x04name\x12\"\n" +
+	"\bstore_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\astoreId\x12\x14\n" +
+	"\x05since\x18\x03 \x01(\x03R\x05since\x12%\n" +
+	"\x0ecertified_from\x18\x04 \x01(\x03R\rcertifiedFrom\"1\n" +
+	"\x15RosterAcknowledgement\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x03R\aversion\"7\n" +
 	"\bGrantRef\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\"\x7f\n" +
@@ -2725,7 +2941,7 @@ func file_apipb_federation_proto_rawDescGZIP() []byte {
 }
 
 var file_apipb_federation_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_apipb_federation_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_apipb_federation_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_apipb_federation_proto_goTypes = []any{
 	(ListedGrant_State)(0),        // 0: ares.v1.ListedGrant.State
 	(OwnerRead_Kind)(0),           // 1: ares.v1.OwnerRead.Kind
@@ -2735,78 +2951,85 @@ var file_apipb_federation_proto_goTypes = []any{
 	(*MemberHello)(nil),           // 5: ares.v1.MemberHello
 	(*ListedGrant)(nil),           // 6: ares.v1.ListedGrant
 	(*HubWelcome)(nil),            // 7: ares.v1.HubWelcome
-	(*GrantRef)(nil),              // 8: ares.v1.GrantRef
-	(*BoundGrant)(nil),            // 9: ares.v1.BoundGrant
-	(*SessionConfirmation)(nil),   // 10: ares.v1.SessionConfirmation
-	(*MemberHeartbeat)(nil),       // 11: ares.v1.MemberHeartbeat
-	(*HeartbeatAnswer)(nil),       // 12: ares.v1.HeartbeatAnswer
-	(*MemberSummary)(nil),         // 13: ares.v1.MemberSummary
-	(*GrantOffer)(nil),            // 14: ares.v1.GrantOffer
-	(*GrantWithdrawal)(nil),       // 15: ares.v1.GrantWithdrawal
-	(*GrantClaim)(nil),            // 16: ares.v1.GrantClaim
-	(*GrantBid)(nil),              // 17: ares.v1.GrantBid
-	(*ClaimAnswer)(nil),           // 18: ares.v1.ClaimAnswer
-	(*GrantReport)(nil),           // 19: ares.v1.GrantReport
-	(*ReportAcknowledgement)(nil), // 20: ares.v1.ReportAcknowledgement
-	(*RunMirror)(nil),             // 21: ares.v1.RunMirror
-	(*GrantCancel)(nil),           // 22: ares.v1.GrantCancel
-	(*ReturnRequest)(nil),         // 23: ares.v1.ReturnRequest
-	(*LoanNotice)(nil),            // 24: ares.v1.LoanNotice
-	(*LoanAnswer)(nil),            // 25: ares.v1.LoanAnswer
-	(*MemberPresence)(nil),        // 26: ares.v1.MemberPresence
-	(*OwnerRead)(nil),             // 27: ares.v1.OwnerRead
-	(*ReadAnswer)(nil),            // 28: ares.v1.ReadAnswer
-	(*OwnerRun)(nil),              // 29: ares.v1.OwnerRun
-	(*ReadFailure)(nil),           // 30: ares.v1.ReadFailure
-	(*ReadEnd)(nil),               // 31: ares.v1.ReadEnd
-	(*StreamLogsRequest)(nil),     // 32: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),    // 33: ares.v1.StreamLogsResponse
-	(*Explanation)(nil),           // 34: ares.v1.Explanation
+	(*Roster)(nil),                // 8: ares.v1.Roster
+	(*RosterEntry)(nil),           // 9: ares.v1.RosterEntry
+	(*RosterAcknowledgement)(nil), // 10: ares.v1.RosterAcknowledgement
+	(*GrantRef)(nil),              // 11: ares.v1.GrantRef
+	(*BoundGrant)(nil),            // 12: ares.v1.BoundGrant
+	(*SessionConfirmation)(nil),   // 13: ares.v1.SessionConfirmation
+	(*MemberHeartbeat)(nil),       // 14: ares.v1.MemberHeartbeat
+	(*HeartbeatAnswer)(nil),       // 15: ares.v1.HeartbeatAnswer
+	(*MemberSummary)(nil),         // 16: ares.v1.MemberSummary
+	(*GrantOffer)(nil),            // 17: ares.v1.GrantOffer
+	(*GrantWithdrawal)(nil),       // 18: ares.v1.GrantWithdrawal
+	(*GrantClaim)(nil),            // 19: ares.v1.GrantClaim
+	(*GrantBid)(nil),              // 20: ares.v1.GrantBid
+	(*ClaimAnswer)(nil),           // 21: ares.v1.ClaimAnswer
+	(*GrantReport)(nil),           // 22: ares.v1.GrantReport
+	(*ReportAcknowledgement)(nil), // 23: ares.v1.ReportAcknowledgement
+	(*RunMirror)(nil),             // 24: ares.v1.RunMirror
+	(*GrantCancel)(nil),           // 25: ares.v1.GrantCancel
+	(*ReturnRequest)(nil),         // 26: ares.v1.ReturnRequest
+	(*LoanNotice)(nil),            // 27: ares.v1.LoanNotice
+	(*LoanAnswer)(nil),            // 28: ares.v1.LoanAnswer
+	(*MemberPresence)(nil),        // 29: ares.v1.MemberPresence
+	(*OwnerRead)(nil),             // 30: ares.v1.OwnerRead
+	(*ReadAnswer)(nil),            // 31: ares.v1.ReadAnswer
+	(*OwnerRun)(nil),              // 32: ares.v1.OwnerRun
+	(*ReadFailure)(nil),           // 33: ares.v1.ReadFailure
+	(*ReadEnd)(nil),               // 34: ares.v1.ReadEnd
+	(*StreamLogsRequest)(nil),     // 35: ares.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),    // 36: ares.v1.StreamLogsResponse
+	(*Explanation)(nil),           // 37: ares.v1.Explanation
 }
 var file_apipb_federation_proto_depIdxs = []int32{
 	5,  // 0: ares.v1.MemberMessage.hello:type_name -> ares.v1.MemberHello
-	10, // 1: ares.v1.MemberMessage.confirmation:type_name -> ares.v1.SessionConfirmation
-	11, // 2: ares.v1.MemberMessage.heartbeat:type_name -> ares.v1.MemberHeartbeat
-	13, // 3: ares.v1.MemberMessage.summary:type_name -> ares.v1.MemberSummary
-	16, // 4: ares.v1.MemberMessage.claim:type_name -> ares.v1.GrantClaim
-	19, // 5: ares.v1.MemberMessage.report:type_name -> ares.v1.GrantReport
-	21, // 6: ares.v1.MemberMessage.mirror:type_name -> ares.v1.RunMirror
-	25, // 7: ares.v1.MemberMessage.loan:type_name -> ares.v1.LoanAnswer
-	4,  // 8: ares.v1.HubMessage.greeting:type_name -> ares.v1.HubGreeting
-	7,  // 9: ares.v1.HubMessage.welcome:type_name -> ares.v1.HubWelcome
-	12, // 10: ares.v1.HubMessage.heartbeat:type_name -> ares.v1.HeartbeatAnswer
-	14, // 11: ares.v1.HubMessage.offer:type_name -> ares.v1.GrantOffer
-	15, // 12: ares.v1.HubMessage.withdrawal:type_name -> ares.v1.GrantWithdrawal
-	18, // 13: ares.v1.HubMessage.claim:type_name -> ares.v1.ClaimAnswer
-	20, // 14: ares.v1.HubMessage.acknowledgement:type_name -> ares.v1.ReportAcknowledgement
-	22, // 15: ares.v1.HubMessage.cancel:type_name -> ares.v1.GrantCancel
-	23, // 16: ares.v1.HubMessage.return_request:type_name -> ares.v1.ReturnRequest
-	24, // 17: ares.v1.HubMessage.loan:type_name -> ares.v1.LoanNotice
-	6,  // 18: ares.v1.MemberHello.grants:type_name -> ares.v1.ListedGrant
-	0,  // 19: ares.v1.ListedGrant.state:type_name -> ares.v1.ListedGrant.State
-	9,  // 20: ares.v1.HubWelcome.bound:type_name -> ares.v1.BoundGrant
-	8,  // 21: ares.v1.HubWelcome.drop:type_name -> ares.v1.GrantRef
-	17, // 22: ares.v1.GrantClaim.bid:type_name -> ares.v1.GrantBid
-	9,  // 23: ares.v1.ClaimAnswer.bound:type_name -> ares.v1.BoundGrant
-	0,  // 24: ares.v1.GrantReport.outcome:type_name -> ares.v1.ListedGrant.State
-	0,  // 25: ares.v1.ReportAcknowledgement.outcome:type_name -> ares.v1.ListedGrant.State
-	1,  // 26: ares.v1.OwnerRead.kind:type_name -> ares.v1.OwnerRead.Kind
-	32, // 27: ares.v1.OwnerRead.logs:type_name -> ares.v1.StreamLogsRequest
-	29, // 28: ares.v1.ReadAnswer.run:type_name -> ares.v1.OwnerRun
-	33, // 29: ares.v1.ReadAnswer.logs:type_name -> ares.v1.StreamLogsResponse
-	34, // 30: ares.v1.ReadAnswer.explanation:type_name -> ares.v1.Explanation
-	30, // 31: ares.v1.ReadAnswer.failure:type_name -> ares.v1.ReadFailure
-	2,  // 32: ares.v1.FederationService.Connect:input_type -> ares.v1.MemberMessage
-	26, // 33: ares.v1.FederationService.ServeReads:input_type -> ares.v1.MemberPresence
-	28, // 34: ares.v1.FederationService.AnswerRead:input_type -> ares.v1.ReadAnswer
-	3,  // 35: ares.v1.FederationService.Connect:output_type -> ares.v1.HubMessage
-	27, // 36: ares.v1.FederationService.ServeReads:output_type -> ares.v1.OwnerRead
-	31, // 37: ares.v1.FederationService.AnswerRead:output_type -> ares.v1.ReadEnd
-	35, // [35:38] is the sub-list for method output_type
-	32, // [32:35] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	13, // 1: ares.v1.MemberMessage.confirmation:type_name -> ares.v1.SessionConfirmation
+	14, // 2: ares.v1.MemberMessage.heartbeat:type_name -> ares.v1.MemberHeartbeat
+	16, // 3: ares.v1.MemberMessage.summary:type_name -> ares.v1.MemberSummary
+	19, // 4: ares.v1.MemberMessage.claim:type_name -> ares.v1.GrantClaim
+	22, // 5: ares.v1.MemberMessage.report:type_name -> ares.v1.GrantReport
+	24, // 6: ares.v1.MemberMessage.mirror:type_name -> ares.v1.RunMirror
+	28, // 7: ares.v1.MemberMessage.loan:type_name -> ares.v1.LoanAnswer
+	10, // 8: ares.v1.MemberMessage.roster:type_name -> ares.v1.RosterAcknowledgement
+	4,  // 9: ares.v1.HubMessage.greeting:type_name -> ares.v1.HubGreeting
+	7,  // 10: ares.v1.HubMessage.welcome:type_name -> ares.v1.HubWelcome
+	15, // 11: ares.v1.HubMessage.heartbeat:type_name -> ares.v1.HeartbeatAnswer
+	17, // 12: ares.v1.HubMessage.offer:type_name -> ares.v1.GrantOffer
+	18, // 13: ares.v1.HubMessage.withdrawal:type_name -> ares.v1.GrantWithdrawal
+	21, // 14: ares.v1.HubMessage.claim:type_name -> ares.v1.ClaimAnswer
+	23, // 15: ares.v1.HubMessage.acknowledgement:type_name -> ares.v1.ReportAcknowledgement
+	25, // 16: ares.v1.HubMessage.cancel:type_name -> ares.v1.GrantCancel
+	26, // 17: ares.v1.HubMessage.return_request:type_name -> ares.v1.ReturnRequest
+	27, // 18: ares.v1.HubMessage.loan:type_name -> ares.v1.LoanNotice
+	8,  // 19: ares.v1.HubMessage.roster:type_name -> ares.v1.Roster
+	6,  // 20: ares.v1.MemberHello.grants:type_name -> ares.v1.ListedGrant
+	8,  // 21: ares.v1.MemberHello.roster:type_name -> ares.v1.Roster
+	0,  // 22: ares.v1.ListedGrant.state:type_name -> ares.v1.ListedGrant.State
+	12, // 23: ares.v1.HubWelcome.bound:type_name -> ares.v1.BoundGrant
+	11, // 24: ares.v1.HubWelcome.drop:type_name -> ares.v1.GrantRef
+	9,  // 25: ares.v1.Roster.clusters:type_name -> ares.v1.RosterEntry
+	20, // 26: ares.v1.GrantClaim.bid:type_name -> ares.v1.GrantBid
+	12, // 27: ares.v1.ClaimAnswer.bound:type_name -> ares.v1.BoundGrant
+	0,  // 28: ares.v1.GrantReport.outcome:type_name -> ares.v1.ListedGrant.State
+	0,  // 29: ares.v1.ReportAcknowledgement.outcome:type_name -> ares.v1.ListedGrant.State
+	1,  // 30: ares.v1.OwnerRead.kind:type_name -> ares.v1.OwnerRead.Kind
+	35, // 31: ares.v1.OwnerRead.logs:type_name -> ares.v1.StreamLogsRequest
+	32, // 32: ares.v1.ReadAnswer.run:type_name -> ares.v1.OwnerRun
+	36, // 33: ares.v1.ReadAnswer.logs:type_name -> ares.v1.StreamLogsResponse
+	37, // 34: ares.v1.ReadAnswer.explanation:type_name -> ares.v1.Explanation
+	33, // 35: ares.v1.ReadAnswer.failure:type_name -> ares.v1.ReadFailure
+	2,  // 36: ares.v1.FederationService.Connect:input_type -> ares.v1.MemberMessage
+	29, // 37: ares.v1.FederationService.ServeReads:input_type -> ares.v1.MemberPresence
+	31, // 38: ares.v1.FederationService.AnswerRead:input_type -> ares.v1.ReadAnswer
+	3,  // 39: ares.v1.FederationService.Connect:output_type -> ares.v1.HubMessage
+	30, // 40: ares.v1.FederationService.ServeReads:output_type -> ares.v1.OwnerRead
+	34, // 41: ares.v1.FederationService.AnswerRead:output_type -> ares.v1.ReadEnd
+	39, // [39:42] is the sub-list for method output_type
+	36, // [36:39] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_apipb_federation_proto_init() }
@@ -2825,6 +3048,7 @@ func file_apipb_federation_proto_init() {
 		(*MemberMessage_Report)(nil),
 		(*MemberMessage_Mirror)(nil),
 		(*MemberMessage_Loan)(nil),
+		(*MemberMessage_Roster)(nil),
 	}
 	file_apipb_federation_proto_msgTypes[1].OneofWrappers = []any{
 		(*HubMessage_Greeting)(nil),
@@ -2837,8 +3061,9 @@ func file_apipb_federation_proto_init() {
 		(*HubMessage_Cancel)(nil),
 		(*HubMessage_ReturnRequest)(nil),
 		(*HubMessage_Loan)(nil),
+		(*HubMessage_Roster)(nil),
 	}
-	file_apipb_federation_proto_msgTypes[26].OneofWrappers = []any{
+	file_apipb_federation_proto_msgTypes[29].OneofWrappers = []any{
 		(*ReadAnswer_Run)(nil),
 		(*ReadAnswer_Logs)(nil),
 		(*ReadAnswer_Explanation)(nil),
@@ -2850,7 +3075,7 @@ func file_apipb_federation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_federation_proto_rawDesc), len(file_apipb_federation_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   30,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -47,7 +47,7 @@ func (t *term) showClusters() {
 	now := t.Now()
 	for name := range t.clusters { // order-free: clusters are independent
 		c, s := t.clusters[name], t.sessions[name]
-		open := s != nil && s.open && c.Decided == store.ClusterReady && !c.Damped
+		open := s != nil && s.open && c.Decided == store.ClusterReady && !c.Damped && c.Known
 		was, known := t.shown[name]
 		next := shownCluster{open: open, summary: was.summary, record: c.Revision}
 		if s != nil {

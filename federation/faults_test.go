@@ -128,7 +128,11 @@ func TestTaken(t *testing.T) {
 // go to the other cluster, and the end must reach the hub when the link is back.
 func TestLinkCut(t *testing.T) {
 	h := newHub(t)
-	a := newMember(t, h, "a")
+	a, b := newMember(t, h, "a"), newMember(t, h, "b")
+	close(b.gate)
+	h.awaitKnown("b")
+	b.wire.set(true)
+	b.awaitMode(grant.Autonomous)
 	id := h.submit(func(s *ares.Spec) { s.GPUs = 8 })
 	h.await(id, ares.Running)
 	a.awaitMode(grant.Federated)
@@ -139,8 +143,7 @@ func TestLinkCut(t *testing.T) {
 	})
 	a.wire.set(true)
 	a.awaitMode(grant.Autonomous)
-	b := newMember(t, h, "b")
-	close(b.gate)
+	b.wire.set(false)
 	if e := h.await(open, ares.Succeeded); e.Run.Cluster != "b" {
 		t.Errorf("the open offer went to cluster %q", e.Run.Cluster)
 	}

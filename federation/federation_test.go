@@ -41,7 +41,9 @@ type hub struct {
 	tenant ares.Tenant
 	// choosing is true if the hub chooses clusters by their summaries.
 	choosing bool
-	alarm    atomic.Pointer[chan string] // gets the reasons of refused hellos
+	choose   func(*ares.Job, *ares.Run, []federation.Candidate) []string // or how it chooses, if not nil
+	record   func(context.Context, *store.Roster) error                  // writes rosters into history, or nil
+	alarm    atomic.Pointer[chan string]                                 // gets the reasons of refused hellos
 	options  []grpc.ServerOption
 	stop     func()
 	// While caller is true, the hub compares the cluster that a member names with the caller's metadata.
@@ -73,6 +75,7 @@ func (h *hub) start(addr string) {
 	if h.choosing {
 		h.hub.Chooser = choose.New(config.Default(), choose.Default())
 	}
+	h.hub.Choose, h.hub.RecordRoster = h.choose, h.record
 	h.hub.Alarm = func(_, why string) {
 		if to := h.alarm.Load(); to != nil {
 			*to <- why
@@ -124,6 +127,15 @@ func (h *hub) await(id ares.JobID, phase ares.Phase) *cache.Entry {
 	h.t.Helper()
 	controltest.Await(h.t, h.view, "job "+string(id)+" to be "+string(phase)+" at the hub", func() bool { return controltest.PhaseOf(h.view, id) == phase })
 	return h.view.Job(id)
+}
+
+// awaitKnown waits until a cluster may get jobs.
+func (h *hub) awaitKnown(name string) {
+	h.t.Helper()
+	controltest.Await(h.t, h.view, "cluster "+name+" to be known outside the hub", func() bool {
+		c, err := h.s.Cluster(h.t.Context(), name)
+		return err == nil && c.Known
+	})
 }
 
 func (h *hub) cancel(id ares.JobID) {

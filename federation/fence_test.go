@@ -32,6 +32,7 @@ func TestFence(t *testing.T) {
 	a.grantNow(t, h, waiting)
 	b := newMember(t, h, "b")
 	close(b.gate)
+	h.awaitKnown("b")
 	a.wire.set(true)
 	a.awaitStop(running)
 	controltest.Await(t, a.view, "the waiting job to be suspended", func() bool { return a.view.Job(waiting).Run.Unconfirmed })

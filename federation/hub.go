@@ -52,6 +52,9 @@ type Hub struct {
 	Reachable func(cluster string, reachable bool)
 	// Alarm is called when a hello must be refused because the member's store was copied or rolled back. It may be nil.
 	Alarm func(cluster, why string)
+	// RecordRoster writes the roster where a backup of the hub's store does not reach: into the history database. If it is nil,
+	// only members keep the roster.
+	RecordRoster func(context.Context, *store.Roster) error
 	// The function Before runs at the start of each term as leader, and may be nil.
 	Before func(context.Context, *store.Leadership) error
 	// The function WhileLeading runs while this server is the leader. Its context ends with the term. It may be nil.

@@ -128,7 +128,7 @@ func (t *term) candidates() []Candidate {
 	var out []Candidate
 	for name, s := range t.sessions { // order-free: sorted below
 		c, ok := t.clusters[name]
-		if !ok || !s.open || c.Decided != store.ClusterReady || c.Damped {
+		if !ok || !s.open || c.Decided != store.ClusterReady || c.Damped || !c.Known {
 			continue
 		}
 		out = append(out, Candidate{Cluster: c, Summary: s.summary, Offers: len(s.offered)})

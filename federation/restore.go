@@ -28,8 +28,11 @@ func (t *term) change(ctx context.Context, asking *store.Asking, c *grant.Change
 }
 
 // The method `resolve` ends the time in which a restored hub asks its members (F6). It does nothing until every cluster of
-// the roster has answered or was declared dead. Then it writes what the answers say, and welcomes the members.
+// its own roster, and of the rosters in the answers, has answered or was declared dead. Then it writes what the answers say, and welcomes the members.
 func (t *term) resolve(ctx context.Context) error {
+	if adopted, err := t.adopt(ctx); adopted || err != nil {
+		return err
+	}
 	t.mu.Lock()
 	asking := t.asking
 	var answers []grant.Hello
@@ -69,6 +72,7 @@ func (t *term) resolve(ctx context.Context) error {
 	t.Log.Info("every cluster has answered the restored hub")
 	t.mu.Lock()
 	t.asking = nil
+	wake(t.rosterNews)
 	sessions := slices.Collect(maps.Values(t.sessions))
 	t.mu.Unlock()
 	for _, s := range sessions {

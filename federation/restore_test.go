@@ -42,18 +42,19 @@ func restore(t *testing.T, file string) *store.Store {
 	return s
 }
 
-// TestHubRestored restores the hub from a backup in which two jobs wait and one is bound. Since then one of the waiting jobs
-// has ended and the other one runs. The restored hub must not start any of them again, and must grant nothing before both
-// clusters have answered.
+// inB makes a job run in cluster b only.
+func inB(s *ares.Spec) { s.EditPlacement().Clusters = []string{"b"} }
+
+// TestHubRestored restores the hub from a backup in which two jobs wait and one is bound. Since then cluster b has joined, one
+// of the waiting jobs has ended there and the other one runs. The restored hub must learn of b from a, must not start any of
+// the jobs again, and must grant nothing before both clusters have answered.
 func TestHubRestored(t *testing.T) {
 	h := newHub(t)
 	a := newIdleMember(t, h, "a")
 	bound := h.submit()
 	a.claimSeat(t, bound)
 	h.await(bound, ares.Running)
-	a.wire.set(true)
-	a.awaitMode(grant.Autonomous)
-	ended, runs, left := h.submit(), h.submit(), h.submit(func(s *ares.Spec) { s.GPUs = 9 })
+	ended, runs, left := h.submit(inB), h.submit(inB), h.submit(func(s *ares.Spec) { s.GPUs = 9 })
 	h.await(left, ares.Pending)
 	file := backup(t, h.s)
 	b := newIdleMember(t, h, "b")
@@ -64,20 +65,24 @@ func TestHubRestored(t *testing.T) {
 	epoch := h.view.Job(runs).Run.Epoch
 	b.finishSeat(t, ended, ares.OutcomeSucceeded)
 	h.await(ended, ares.Succeeded)
-	a.wire.set(false)
-	a.awaitMode(grant.Federated)
 	h.stop()
 	a.finishSeat(t, bound, ares.OutcomeSucceeded)
 
 	h.s = restore(t, file)
-	join(t, h, b) // the backup does not know cluster b, so an administrator registers it again
 	a.wire.set(true)
+	b.wire.set(true)
 	h.start(h.addr)
-	controltest.Await(t, h.view, "the hub to wait for a", func() bool { return h.hub.WaitsFor() == "a" })
-	if e := h.view.Job(ended); e == nil || e.Run.Phase != ares.Pending {
-		t.Errorf("before all have answered: %+v", e)
+	waits := func(name string) {
+		t.Helper()
+		controltest.Await(t, h.view, "the hub to wait for "+name, func() bool { return h.hub.WaitsFor() == name })
+		if e := h.view.Job(ended); e == nil || e.Run.Phase != ares.Pending {
+			t.Errorf("before %s has answered: %+v", name, e)
+		}
 	}
+	waits("a")
 	a.wire.set(false)
+	waits("b")
+	b.wire.set(false)
 	for _, id := range []ares.JobID{bound, ended} {
 		if e := h.await(id, ares.Succeeded); e.Run.Placed != 1 {
 			t.Errorf("job %s: %+v", id, e.Run)
@@ -92,6 +97,39 @@ func TestHubRestored(t *testing.T) {
 	}
 	again := h.submit()
 	controltest.Await(t, h.view, "a new grant", func() bool { e := h.view.Job(again); return e != nil && e.Run.Epoch > epoch })
+	if c, err := h.s.Cluster(t.Context(), "b"); err != nil || c.Decided != store.ClusterCordoned {
+		t.Errorf("a cluster of which the hub knows only the name is %+v, %v", c, err)
+	}
+	join(t, h, b)
+	next := h.submit(inB)
+	b.claimSeat(t, next)
+	h.await(next, ares.Running)
+}
+
+// TestLearnedClusterIsDead declares a cluster dead that a restored hub knows only from another cluster. The hub must then go on,
+// and the job of the dead cluster must run elsewhere.
+func TestLearnedClusterIsDead(t *testing.T) {
+	h := newHub(t)
+	a := newIdleMember(t, h, "a")
+	h.awaitKnown("a")
+	file := backup(t, h.s)
+	b := newIdleMember(t, h, "b")
+	h.awaitKnown("b")
+	h.stop()
+	b.stop()
+
+	h.s = restore(t, file)
+	h.start(h.addr)
+	controltest.Await(t, h.view, "the hub to wait for b", func() bool { return h.hub.WaitsFor() == "b" })
+	id := h.submit()
+	if _, err := h.s.UpdateCluster(t.Context(), "b", func(c *store.Cluster) error {
+		c.Decided, c.StateSince = store.ClusterDead, time.Now()
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	a.claimSeat(t, id)
+	h.await(id, ares.Running)
 }
 
 // TestMemberRestored restores a cluster from a backup. It must run the job that the backup has, with a higher token, and

@@ -42,6 +42,8 @@ type session struct {
 	offered   map[ares.JobID]int64 // epochs of offers that the member was told
 	cancelled map[ares.JobID]int64
 	returning map[ares.JobID]int64
+	told      *store.Roster // the last roster that the member was sent, nil before the first one
+	stored    *store.Roster // the last one that it has acknowledged
 }
 
 func (t *term) connect(stream apipb.FederationService_ConnectServer) error {
@@ -118,6 +120,8 @@ func (s *session) handle(m *apipb.MemberMessage) error {
 		return s.report(b.Report)
 	case *apipb.MemberMessage_Mirror:
 		return s.mirror(b.Mirror)
+	case *apipb.MemberMessage_Roster:
+		s.storedRoster(b.Roster)
 	}
 	return nil
 }
@@ -323,7 +327,7 @@ func (t *term) admit(ctx context.Context, s *session, cookie string) error {
 	_, err := t.Store.UpdateCluster(ctx, s.hello.Cluster, func(c *store.Cluster) error {
 		c.Cookie = s.info.GetCookie()       // it is the pending one if the confirmation was lost, and an older one after a restore
 		if c.Decided == store.ClusterDead { // it has dropped everything and has a new incarnation
-			c.Decided, c.StateSince, c.By, c.Reason = store.ClusterReady, t.Now(), "", ""
+			c.Begin(t.Now())
 		}
 		c.Reconciling = false
 		c.Incarnation, c.PendingCookie, c.Version = s.hello.Incarnation, cookie, s.info.GetVersion()

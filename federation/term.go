@@ -30,11 +30,16 @@ type term struct {
 	unheard  map[string]time.Time // when a cluster without a session was heard last
 	lost     map[string]bool      // clusters that were reported as unreachable
 	auctions map[ares.JobID]*auction
+	roster   *store.Roster // as of the last read of the clusters
+	recorded *store.Roster // the last one that was written to history
+
+	rosterNews chan struct{} // holds one token when the roster is to be written to history
 
 	// Only the goroutine of run uses these.
 	waiting  map[ares.JobID]bool     // jobs that could be offered
 	shown    map[string]shownCluster // what the Chooser knows of the clusters
 	waitsFor string                  // clusters that a restored hub waits for, as last logged
+	unlisted string                  // clusters whose names are not stored outside the hub, as last logged
 	read     time.Time               // when the clusters were read last
 }
 
@@ -54,6 +59,7 @@ func (h *Hub) newTerm(ctx context.Context, lead *store.Leadership) (*term, error
 		Hub: h, ctx: ctx, lead: lead, id: id, me: incarnation(id, 0), asking: asking, changed: make(chan struct{}, 1),
 		clusters: map[string]store.Cluster{}, sessions: map[string]*session{}, unheard: map[string]time.Time{}, lost: map[string]bool{},
 		auctions: map[ares.JobID]*auction{}, waiting: map[ares.JobID]bool{}, shown: map[string]shownCluster{},
+		roster: &store.Roster{}, rosterNews: make(chan struct{}, 1),
 	}
 	if asking != nil {
 		h.Log.Warn("the hub's store was restored from a backup: nothing is granted until every cluster has answered")
@@ -66,6 +72,13 @@ func (h *Hub) newTerm(ctx context.Context, lead *store.Leadership) (*term, error
 
 // The method `run` is the leader's work: it tells members what changed, makes offers, and watches for silence.
 func (t *term) run(ctx context.Context, _ *store.Leadership) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if t.RecordRoster != nil {
+		wg.Go(func() { t.recordRosters(ctx) })
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -98,8 +111,9 @@ func (t *term) round(ctx context.Context) error {
 		return t.resolve(ctx)
 	}
 	t.look()
-	if due {
-		err = t.fence(ctx)
+	t.tellRoster()
+	if err = t.vouch(ctx); due {
+		err = errors.Join(err, t.fence(ctx))
 	}
 	return errors.Join(err, t.offers(ctx))
 }
@@ -113,7 +127,7 @@ func (t *term) readClusters(ctx context.Context) (bool, error) {
 	if !due {
 		return false, nil
 	}
-	list, err := t.Store.Clusters(ctx)
+	list, revision, err := t.Store.ClustersAt(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -124,6 +138,7 @@ func (t *term) readClusters(ctx context.Context) (bool, error) {
 		decided = decided || t.clusters[list[i].Name].Decided != list[i].Decided
 	}
 	t.clusters, t.read = known, time.Now()
+	t.setRoster(list, revision)
 	t.mu.Unlock()
 	if decided { // a drained cluster is asked to return its jobs
 		t.Hub.mu.Lock()

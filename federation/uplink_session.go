@@ -176,6 +176,8 @@ func (l *link) handle(m *apipb.HubMessage) error {
 		return l.cancel(b.Cancel)
 	case *apipb.HubMessage_ReturnRequest:
 		return l.giveBack(b.ReturnRequest)
+	case *apipb.HubMessage_Roster:
+		return l.keepRoster(b.Roster)
 	}
 	return nil // a message of a later version
 }
@@ -224,12 +226,19 @@ func (l *link) hello(id store.Identity, revision int64, all bool) error {
 	if err != nil {
 		return err
 	}
+	var roster *apipb.Roster
+	if all {
+		if roster, err = l.roster(); err != nil {
+			return err
+		}
+	}
 	for {
 		n := min(len(list), maxListed)
 		l.put(&apipb.MemberMessage{Body: &apipb.MemberMessage_Hello{Hello: &apipb.MemberHello{
 			Cluster: l.member.Name, Protocol: protocol, StoreId: id.Store, RestoreId: id.Restore, Revision: revision, Cookie: cmp.Or(l.member.PendingCookie, l.member.Cookie),
-			Version: l.u.Version, Incarnation: l.me.Incarnation, Grants: list[:n], More: n < len(list),
+			Version: l.u.Version, Incarnation: l.me.Incarnation, Grants: list[:n], More: n < len(list), Roster: roster,
 		}}})
+		roster = nil // the first part has it
 		if list = list[n:]; len(list) == 0 {
 			return nil
 		}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/ares-scheduler/ares/federation"
 	"github.com/ares-scheduler/ares/federation/choose"
 	"github.com/ares-scheduler/ares/federation/health"
+	"github.com/ares-scheduler/ares/history"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -22,6 +24,9 @@ func (s *Server) newHub(parts map[string]func(context.Context, *store.Leadership
 	h.Heartbeat = s.cfg.Federation.heartbeat()
 	h.Authenticate = authenticateMember
 	h.Chooser = choose.New(s.cfg.engine(), choose.Default())
+	if s.cfg.History.URL != "" { // a file of this server may be lost together with the store
+		h.RecordRoster = s.recordRoster
+	}
 	reports := make(chan reachability, maxClusterReports)
 	h.Reachable = func(cluster string, reachable bool) {
 		select {
@@ -37,6 +42,20 @@ func (s *Server) newHub(parts map[string]func(context.Context, *store.Leadership
 	parts["health of clusters"] = func(ctx context.Context, _ *store.Leadership) error { return s.recordHealth(ctx, reports) }
 	h.WhileLeading = func(ctx context.Context, lead *store.Leadership) error { return s.runParts(ctx, lead, parts) }
 	return h
+}
+
+// rosterTimeout is the maximum time of one write of the roster into history.
+const rosterTimeout = 10 * time.Second
+
+// recordRoster writes the hub's roster into history, from where a restore reads it.
+func (s *Server) recordRoster(ctx context.Context, r *store.Roster) error {
+	ctx, cancel := context.WithTimeout(ctx, rosterTimeout)
+	defer cancel()
+	clusters, err := json.Marshal(r.Clusters)
+	if err != nil {
+		return err
+	}
+	return s.Accounting.History.PutRoster(ctx, history.Roster{Hub: r.Hub, Version: r.Version, Clusters: clusters})
 }
 
 // runParts runs parts of the leader until the term ends. When one of them ends, the term ends.

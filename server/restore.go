@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -124,7 +125,8 @@ func (r *Restoration) run(ctx context.Context, do func(store.Restoration) (store
 	return done, err
 }
 
-// readHistory reads from the history database which jobs have ended. The restore then does not run these jobs again.
+// readHistory reads from the history database which jobs have ended, and of a hub which clusters have joined. The restore then
+// does not run these jobs again, and the hub asks these clusters.
 func (r *Restoration) readHistory(ctx context.Context, s *store.Restoration) (err error) {
 	if r.History == "" {
 		return nil
@@ -145,6 +147,14 @@ func (r *Restoration) readHistory(ctx context.Context, s *store.Restoration) (er
 	})
 	if err != nil {
 		return fmt.Errorf("read history: %w", err)
+	}
+	kept, err := h.Roster(ctx)
+	if err != nil || kept == nil {
+		return err
+	}
+	s.Roster = &store.Roster{Hub: kept.Hub, Version: kept.Version}
+	if err = json.Unmarshal(kept.Clusters, &s.Roster.Clusters); err != nil {
+		return fmt.Errorf("read the roster in history: %w", err)
 	}
 	return nil
 }

@@ -68,7 +68,13 @@ type Cluster struct {
 	RegisteredAt          time.Time
 	JoinedAt              time.Time
 	// CertifiedFrom is the revision of the last join. Certificates of earlier revisions are refused.
-	CertifiedFrom    int64
+	CertifiedFrom int64
+	// Since is higher for each later membership under this name: it is the revision of the record before the cluster joined,
+	// or came back after it was declared dead.
+	Since int64
+	// Known is true when this membership is stored outside the hub, in a roster. The cluster gets no job before: a hub that is
+	// restored from a backup before the join would not know whom to ask for the job (F6).
+	Known            bool
 	FederatedTenants []string
 	LocalTenants     []string
 	TokenHash        []byte
@@ -86,7 +92,7 @@ func (c *Cluster) State() ClusterState {
 }
 
 // GetsOffers reports whether the hub may offer jobs to the cluster.
-func (c *Cluster) GetsOffers() bool { return c.State() == ClusterReady && !c.Damped }
+func (c *Cluster) GetsOffers() bool { return c.State() == ClusterReady && !c.Damped && c.Known }
 
 // MayOwn reports whether the cluster may claim a job. A cordoned cluster may finish a claim that it began before.
 func (c *Cluster) MayOwn() bool {
@@ -96,6 +102,12 @@ func (c *Cluster) MayOwn() bool {
 // HasJoined reports whether the cluster is a member.
 func (c *Cluster) HasJoined() bool {
 	return c.MayOwn() || c.Decided == ClusterDead
+}
+
+// Begin makes the cluster a new member: no roster names this membership yet.
+func (c *Cluster) Begin(now time.Time) {
+	c.Since, c.Known = c.Revision, false
+	c.Decided, c.StateSince, c.By, c.Reason = ClusterReady, now, "", ""
 }
 
 // Runs reports whether the cluster runs jobs of a tenant of the hub.
@@ -131,12 +143,18 @@ func (s *Store) Cluster(ctx context.Context, name string) (Cluster, error) {
 
 // Clusters reads all clusters, ordered by name, with a linearizable read.
 func (s *Store) Clusters(ctx context.Context) ([]Cluster, error) {
-	list, _, err := s.records(ctx, clustersKey)
+	out, _, err := s.ClustersAt(ctx)
+	return out, err
+}
+
+// ClustersAt is Clusters. It also returns the revision at which the clusters were read.
+func (s *Store) ClustersAt(ctx context.Context) ([]Cluster, int64, error) {
+	list, revision, err := s.records(ctx, clustersKey)
 	var out []Cluster
 	for _, r := range list {
 		out = append(out, clusterOf(r.GetCluster(), r.name, r.revision))
 	}
-	return out, err
+	return out, revision, err
 }
 
 // RegisterCluster lets a cluster join with a token. A cluster that is known keeps its state until it joins again. The
@@ -184,15 +202,23 @@ func (s *Store) JoinCluster(ctx context.Context, join Cluster, key []byte, check
 			return err
 		}
 		if c.Store != join.Store {
-			c.Incarnation, c.Cookie, c.PendingCookie, c.SeenRevision = "", "", "", 0 // until its first session
+			c.forgetStore()
+		}
+		was := *c
+		if c.Begin(now); was.MayOwn() { // the membership goes on, and a roster may name it
+			c.Since, c.Known = was.Since, was.Known
 		}
 		c.tokenKey, c.CertifiedFrom, c.JoinedAt = key, c.Revision, now
 		c.Store, c.Version = join.Store, join.Version
 		c.FederatedTenants, c.LocalTenants = join.FederatedTenants, join.LocalTenants
-		c.Decided, c.StateSince, c.By, c.Reason = ClusterReady, now, "", ""
 		c.Unreachable, c.HealthSince = true, now // until it opens a session
 		return nil
 	})
+}
+
+// forgetStore removes what is known of the cluster's store, until its first session.
+func (c *Cluster) forgetStore() {
+	c.Incarnation, c.Cookie, c.PendingCookie, c.SeenRevision = "", "", "", 0
 }
 
 // badClusterToken returns the same error for an unknown cluster, an expired token and a wrong secret.
@@ -249,6 +275,7 @@ func clusterRecord(c *Cluster) *storepb.Record {
 		SeenRevision: c.SeenRevision, RegisteredAt: micros(c.RegisteredAt), JoinedAt: micros(c.JoinedAt), CertifiedFrom: c.CertifiedFrom,
 		FederatedTenants: c.FederatedTenants, LocalTenants: c.LocalTenants,
 		TokenHash: c.TokenHash, TokenExpiresAt: micros(c.TokenExpiresAt), TokenKey: c.tokenKey, Reconciling: c.Reconciling,
+		Since: c.Since, Known: c.Known,
 	}}}
 }
 
@@ -261,5 +288,6 @@ func clusterOf(m *storepb.Cluster, name string, revision int64) Cluster {
 		SeenRevision: m.GetSeenRevision(), RegisteredAt: fromMicros(m.GetRegisteredAt()), JoinedAt: fromMicros(m.GetJoinedAt()), CertifiedFrom: m.GetCertifiedFrom(),
 		FederatedTenants: slices.Clone(m.GetFederatedTenants()), LocalTenants: slices.Clone(m.GetLocalTenants()),
 		TokenHash: m.GetTokenHash(), TokenExpiresAt: fromMicros(m.GetTokenExpiresAt()), tokenKey: m.GetTokenKey(), Reconciling: m.GetReconciling(), Revision: revision,
+		Since: m.GetSince(), Known: m.GetKnown(),
 	}
 }

@@ -48,6 +48,7 @@ const (
 	membershipKey   = prefix + "federation/membership"
 	floorsKey       = prefix + "federation/floors/"
 	grantClaimsKey  = prefix + "federation/claims/"
+	rosterKey       = prefix + "federation/roster"
 	federationKey   = prefix + "federation/"
 )
 

@@ -78,11 +78,11 @@ func (s *Store) UpdateMembership(ctx context.Context, change func(*Membership) e
 	})
 }
 
-// DeleteMembership records that this cluster has left its federation. The claims go too; the floors of ended grants stay
+// DeleteMembership records that this cluster has left its federation. The claims and the roster go too; the floors of ended grants stay
 // as long as tombstones do.
 func (s *Store) DeleteMembership(ctx context.Context) error {
 	_, err := s.txn(ctx, "leave the federation", nil, []clientv3.Op{
-		clientv3.OpDelete(membershipKey), clientv3.OpDelete(grantClaimsKey, clientv3.WithPrefix()),
+		clientv3.OpDelete(membershipKey), clientv3.OpDelete(rosterKey), clientv3.OpDelete(grantClaimsKey, clientv3.WithPrefix()),
 	}, nil)
 	return err
 }

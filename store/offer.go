@@ -158,6 +158,8 @@ func (c *Cluster) mayClaim(incarnation string) error {
 	switch {
 	case c.Revision == 0 || !c.MayOwn():
 		return ares.Errorf(ares.Fenced, "cluster %s is not a member of this hub: join it with `ares join --global`", c.Name)
+	case !c.Known:
+		return ares.Errorf(ares.Fenced, "the name of cluster %s is not stored outside the hub yet", c.Name)
 	case c.Incarnation != incarnation || c.Reconciling:
 		return ares.Errorf(ares.Conflict, "the hub has not yet compared its grants with those of this incarnation of cluster %s: the cluster must say hello first", c.Name)
 	}

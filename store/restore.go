@@ -37,6 +37,8 @@ type Restoration struct {
 	// AsCopy makes a second store from the backup, beside the first. It gets an identity of its own, leaves its federation,
 	// and drops the jobs that a hub has granted to the first store: only one store may speak for a cluster (F13).
 	AsCopy bool
+	// Roster is the roster of the hub according to the history database, or nil.
+	Roster *Roster
 	Now    time.Time
 }
 

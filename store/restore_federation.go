@@ -15,6 +15,9 @@ import (
 // bound since the backup. A restored member forgets its claims, because they are those of an earlier incarnation. A copy
 // belongs to no federation (F13).
 func (s *Store) restoreFederation(ctx context.Context, r *Restoration, done *Restored) error {
+	if err := s.adoptRoster(ctx, r); err != nil {
+		return err
+	}
 	got, err := s.get(ctx, clustersKey, clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
 		return err
@@ -41,6 +44,23 @@ func (s *Store) restoreFederation(ctx context.Context, r *Restoration, done *Res
 		return err
 	}
 	return w.flush(ctx)
+}
+
+// adoptRoster adds the clusters that joined the hub after the backup, according to history.
+func (s *Store) adoptRoster(ctx context.Context, r *Restoration) error {
+	if r.Roster == nil || r.AsCopy {
+		return nil
+	}
+	id, _, err := s.Identity(ctx)
+	if err != nil || id.Store != r.Roster.Hub {
+		return err
+	}
+	for _, e := range r.Roster.Clusters {
+		if err = s.AdoptCluster(ctx, e, r.Now); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // restoreRun changes the run of a job that has not ended. The runs of a hub are copies: they stay until the clusters have

@@ -239,6 +239,29 @@ func TestRestoreOfAHub(t *testing.T) {
 	}
 }
 
+// TestRestoreWithARoster restores a hub from a backup that knows no cluster. History has the name of a cluster that joined
+// after the backup, so the hub must ask. The roster of another hub, and a copy, change nothing.
+func TestRestoreWithARoster(t *testing.T) {
+	old := storetest.Embedded(t)
+	id, _ := mustIdentity(t, old)
+	file := backup(t, old)
+	roster := &store.Roster{Hub: id.Store, Version: 9, Clusters: []store.RosterEntry{{Name: "east", Store: "s1", Since: 7, CertifiedFrom: 7}}}
+	s, done := restored(t, store.Restoration{File: file, Roster: roster, Now: storetest.Noon})
+	if asking, err := s.Asking(t.Context()); err != nil || asking == nil || !done.Asks {
+		t.Errorf("the hub does not ask: %+v, %v", asking, err)
+	}
+	if c, err := s.Cluster(t.Context(), "east"); err != nil || !c.MayOwn() || c.GetsOffers() || c.Store != "s1" {
+		t.Errorf("the cluster is %+v, %v", c, err)
+	}
+	other := *roster
+	other.Hub = "another"
+	for what, r := range map[string]store.Restoration{"another hub": {File: file, Roster: &other}, "a copy": {File: file, Roster: roster, AsCopy: true}} {
+		if s, done = restored(t, r); done.Asks || len(storetest.Records(t, s, "clusters/")) > 0 {
+			t.Errorf("%s: it did %+v", what, done)
+		}
+	}
+}
+
 // hubIsSilent checks that no verb of a hub works while it asks.
 func hubIsSilent(t *testing.T, s *store.Store, h *hub) {
 	t.Helper()

@@ -391,6 +391,7 @@ func (d *clustersService) cluster(ctx context.Context, c *store.Cluster, jobs in
 	m := &apipb.Cluster{
 		Name: c.Name, State: string(c.State()), StateSince: apipb.Timestamp(c.StateSince), Region: c.Region, Labels: c.Labels, Prices: c.Prices,
 		Version: c.Version, JoinedAt: apipb.Timestamp(c.JoinedAt), Reason: c.Reason, ChangedBy: c.By, Jobs: int32(jobs), Damped: c.Damped, Penalty: c.Penalty,
+		Unlisted: c.MayOwn() && !c.Known,
 	}
 	switch {
 	case c.HealthSince.IsZero():

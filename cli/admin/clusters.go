@@ -125,6 +125,9 @@ func clusterState(c *apipb.Cluster) string {
 	if c.GetDamped() {
 		word += ", flapping"
 	}
+	if c.GetUnlisted() {
+		word += ", unlisted"
+	}
 	return output.Clean(word)
 }
 
@@ -148,6 +151,9 @@ func (a *commands) writeCluster(w io.Writer, c *apipb.Cluster) {
 	}
 	if c.GetDamped() {
 		s.Line("Offers", fmt.Sprintf("held back: its connection was lost too often (%.0f points)", c.GetPenalty()))
+	}
+	if c.GetUnlisted() {
+		s.Line("Offers", "held back until another cluster, or history, has stored its name")
 	}
 	s.Line("Region", c.GetRegion())
 	s.Line("Labels", output.Pairs(c.GetLabels()))

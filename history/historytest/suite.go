@@ -121,6 +121,7 @@ func Run(t *testing.T, open func(testing.TB) Base) {
 		{"AnEarlierVersionWritesOn", anEarlierVersionWritesOn},
 		{"EndsAreTold", endsAreTold},
 		{"AnotherStoreIsRefused", anotherStoreIsRefused},
+		{"ARosterOnlyGrows", aRosterOnlyGrows},
 	} {
 		t.Run(law.name, func(t *testing.T) { law.test(t, open(t)) })
 	}

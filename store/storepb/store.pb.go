@@ -67,6 +67,7 @@ type Record struct {
 	//	*Record_Membership
 	//	*Record_Floor
 	//	*Record_GrantClaim
+	//	*Record_Roster
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -458,6 +459,15 @@ func (x *Record) GetGrantClaim() *GrantClaim {
 	return nil
 }
 
+func (x *Record) GetRoster() *Roster {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Roster); ok {
+			return x.Roster
+		}
+	}
+	return nil
+}
+
 type isRecord_Body interface {
 	isRecord_Body()
 }
@@ -614,6 +624,10 @@ type Record_GrantClaim struct {
 	GrantClaim *GrantClaim `protobuf:"bytes,56,opt,name=grant_claim,json=grantClaim,proto3,oneof"`
 }
 
+type Record_Roster struct {
+	Roster *Roster `protobuf:"bytes,57,opt,name=roster,proto3,oneof"`
+}
+
 func (*Record_Job) isRecord_Body() {}
 
 func (*Record_Tombstone) isRecord_Body() {}
@@ -689,6 +703,8 @@ func (*Record_Membership) isRecord_Body() {}
 func (*Record_Floor) isRecord_Body() {}
 
 func (*Record_GrantClaim) isRecord_Body() {}
+
+func (*Record_Roster) isRecord_Body() {}
 
 // AuditMark is the position that a server's audit log has reached.
 type AuditMark struct {
@@ -1827,6 +1843,136 @@ func (x *Floor) GetRun() *Run {
 	return nil
 }
 
+// Roster is kept in a member: the clusters of its hub that may own jobs (F6).
+type Roster struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hub           string                 `protobuf:"bytes,1,opt,name=hub,proto3" json:"hub,omitempty"`          // the ID of the hub's store
+	Version       int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // a revision of the hub's store
+	Clusters      []*RosterEntry         `protobuf:"bytes,3,rep,name=clusters,proto3" json:"clusters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Roster) Reset() {
+	*x = Roster{}
+	mi := &file_store_storepb_store_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Roster) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Roster) ProtoMessage() {}
+
+func (x *Roster) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Roster.ProtoReflect.Descriptor instead.
+func (*Roster) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Roster) GetHub() string {
+	if x != nil {
+		return x.Hub
+	}
+	return ""
+}
+
+func (x *Roster) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Roster) GetClusters() []*RosterEntry {
+	if x != nil {
+		return x.Clusters
+	}
+	return nil
+}
+
+// RosterEntry is one membership of a cluster.
+type RosterEntry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Store         string                 `protobuf:"bytes,2,opt,name=store,proto3" json:"store,omitempty"`
+	Since         int64                  `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`                                      // higher for each later membership under this name
+	CertifiedFrom int64                  `protobuf:"varint,4,opt,name=certified_from,json=certifiedFrom,proto3" json:"certified_from,omitempty"` // certificates of earlier revisions are refused
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RosterEntry) Reset() {
+	*x = RosterEntry{}
+	mi := &file_store_storepb_store_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RosterEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RosterEntry) ProtoMessage() {}
+
+func (x *RosterEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RosterEntry.ProtoReflect.Descriptor instead.
+func (*RosterEntry) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *RosterEntry) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RosterEntry) GetStore() string {
+	if x != nil {
+		return x.Store
+	}
+	return ""
+}
+
+func (x *RosterEntry) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *RosterEntry) GetCertifiedFrom() int64 {
+	if x != nil {
+		return x.CertifiedFrom
+	}
+	return 0
+}
+
 // GrantClaim is written in a member before it claims a job. Its key has the job.
 type GrantClaim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1838,7 +1984,7 @@ type GrantClaim struct {
 
 func (x *GrantClaim) Reset() {
 	*x = GrantClaim{}
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1850,7 +1996,7 @@ func (x *GrantClaim) String() string {
 func (*GrantClaim) ProtoMessage() {}
 
 func (x *GrantClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1863,7 +2009,7 @@ func (x *GrantClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantClaim.ProtoReflect.Descriptor instead.
 func (*GrantClaim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GrantClaim) GetEpoch() int64 {
@@ -1892,7 +2038,7 @@ type NotifyMark struct {
 
 func (x *NotifyMark) Reset() {
 	*x = NotifyMark{}
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1904,7 +2050,7 @@ func (x *NotifyMark) String() string {
 func (*NotifyMark) ProtoMessage() {}
 
 func (x *NotifyMark) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1917,7 +2063,7 @@ func (x *NotifyMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotifyMark.ProtoReflect.Descriptor instead.
 func (*NotifyMark) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *NotifyMark) GetBegun() bool {
@@ -1953,7 +2099,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1965,7 +2111,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1978,7 +2124,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Hold) GetBy() string {
@@ -2015,7 +2161,7 @@ type JobUpdate struct {
 
 func (x *JobUpdate) Reset() {
 	*x = JobUpdate{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2027,7 +2173,7 @@ func (x *JobUpdate) String() string {
 func (*JobUpdate) ProtoMessage() {}
 
 func (x *JobUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2040,7 +2186,7 @@ func (x *JobUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobUpdate.ProtoReflect.Descriptor instead.
 func (*JobUpdate) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *JobUpdate) GetPriority() int32 {
@@ -2083,7 +2229,7 @@ type MonthUsage struct {
 
 func (x *MonthUsage) Reset() {
 	*x = MonthUsage{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2095,7 +2241,7 @@ func (x *MonthUsage) String() string {
 func (*MonthUsage) ProtoMessage() {}
 
 func (x *MonthUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2108,7 +2254,7 @@ func (x *MonthUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MonthUsage.ProtoReflect.Descriptor instead.
 func (*MonthUsage) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *MonthUsage) GetFirst() int64 {
@@ -2146,7 +2292,7 @@ type Nomination struct {
 
 func (x *Nomination) Reset() {
 	*x = Nomination{}
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2158,7 +2304,7 @@ func (x *Nomination) String() string {
 func (*Nomination) ProtoMessage() {}
 
 func (x *Nomination) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2171,7 +2317,7 @@ func (x *Nomination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nomination.ProtoReflect.Descriptor instead.
 func (*Nomination) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Nomination) GetSeats() []*Seat {
@@ -2220,7 +2366,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2232,7 +2378,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2245,7 +2391,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Victim) GetJob() string {
@@ -2285,7 +2431,7 @@ type Yield struct {
 
 func (x *Yield) Reset() {
 	*x = Yield{}
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2297,7 +2443,7 @@ func (x *Yield) String() string {
 func (*Yield) ProtoMessage() {}
 
 func (x *Yield) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2310,7 +2456,7 @@ func (x *Yield) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Yield.ProtoReflect.Descriptor instead.
 func (*Yield) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Yield) GetTo() string {
@@ -2384,7 +2530,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2396,7 +2542,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2409,7 +2555,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -2524,7 +2670,7 @@ type Merit struct {
 
 func (x *Merit) Reset() {
 	*x = Merit{}
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2536,7 +2682,7 @@ func (x *Merit) String() string {
 func (*Merit) ProtoMessage() {}
 
 func (x *Merit) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2549,7 +2695,7 @@ func (x *Merit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Merit.ProtoReflect.Descriptor instead.
 func (*Merit) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Merit) GetLevel() string {
@@ -2654,7 +2800,7 @@ type Seat struct {
 
 func (x *Seat) Reset() {
 	*x = Seat{}
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2666,7 +2812,7 @@ func (x *Seat) String() string {
 func (*Seat) ProtoMessage() {}
 
 func (x *Seat) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2825,7 @@ func (x *Seat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seat.ProtoReflect.Descriptor instead.
 func (*Seat) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Seat) GetNode() string {
@@ -2759,7 +2905,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2771,7 +2917,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2784,7 +2930,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Result) GetOutcome() string {
@@ -2842,7 +2988,7 @@ type Stop struct {
 
 func (x *Stop) Reset() {
 	*x = Stop{}
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2854,7 +3000,7 @@ func (x *Stop) String() string {
 func (*Stop) ProtoMessage() {}
 
 func (x *Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2867,7 +3013,7 @@ func (x *Stop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stop.ProtoReflect.Descriptor instead.
 func (*Stop) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Stop) GetWhy() string {
@@ -2917,7 +3063,7 @@ type Transition struct {
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2929,7 +3075,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2942,7 +3088,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Transition) GetAt() int64 {
@@ -2983,7 +3129,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2995,7 +3141,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3008,7 +3154,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Lease) GetAttempt() int32 {
@@ -3029,7 +3175,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3041,7 +3187,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3054,7 +3200,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Claim) GetNode() string {
@@ -3082,7 +3228,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3094,7 +3240,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3107,7 +3253,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Session) GetInstance() string {
@@ -3145,7 +3291,7 @@ type Cordon struct {
 
 func (x *Cordon) Reset() {
 	*x = Cordon{}
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3157,7 +3303,7 @@ func (x *Cordon) String() string {
 func (*Cordon) ProtoMessage() {}
 
 func (x *Cordon) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3170,7 +3316,7 @@ func (x *Cordon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cordon.ProtoReflect.Descriptor instead.
 func (*Cordon) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Cordon) GetBy() string {
@@ -3232,7 +3378,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3244,7 +3390,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3257,7 +3403,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Tenant) GetName() string {
@@ -3385,7 +3531,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3397,7 +3543,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3410,7 +3556,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Quota) GetModel() string {
@@ -3460,7 +3606,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3472,7 +3618,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3485,7 +3631,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Queue) GetParent() string {
@@ -3582,7 +3728,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3594,7 +3740,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3607,7 +3753,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Reservation) GetTenant() string {
@@ -3708,7 +3854,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3720,7 +3866,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3733,7 +3879,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Topology) GetDomains() []*Domain {
@@ -3785,7 +3931,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3797,7 +3943,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3810,7 +3956,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Domain) GetName() string {
@@ -3866,7 +4012,7 @@ type Switch struct {
 
 func (x *Switch) Reset() {
 	*x = Switch{}
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3878,7 +4024,7 @@ func (x *Switch) String() string {
 func (*Switch) ProtoMessage() {}
 
 func (x *Switch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3891,7 +4037,7 @@ func (x *Switch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switch.ProtoReflect.Descriptor instead.
 func (*Switch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Switch) GetName() string {
@@ -3928,7 +4074,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3940,7 +4086,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3953,7 +4099,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Weights) GetAvailability() int32 {
@@ -4000,7 +4146,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4012,7 +4158,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4025,7 +4171,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -4081,7 +4227,7 @@ type LoopPlan struct {
 
 func (x *LoopPlan) Reset() {
 	*x = LoopPlan{}
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4093,7 +4239,7 @@ func (x *LoopPlan) String() string {
 func (*LoopPlan) ProtoMessage() {}
 
 func (x *LoopPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4106,7 +4252,7 @@ func (x *LoopPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopPlan.ProtoReflect.Descriptor instead.
 func (*LoopPlan) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LoopPlan) GetSequence() int64 {
@@ -4132,7 +4278,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4144,7 +4290,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4157,7 +4303,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Leader) GetServer() string {
@@ -4179,7 +4325,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4191,7 +4337,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4204,7 +4350,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Progress) GetPercent() float64 {
@@ -4251,7 +4397,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4263,7 +4409,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4276,7 +4422,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Token) GetHash() []byte {
@@ -4333,7 +4479,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4345,7 +4491,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4358,7 +4504,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Grant) GetRole() string {
@@ -4398,7 +4544,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4410,7 +4556,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4423,7 +4569,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Binding) GetSubject() string {
@@ -4473,7 +4619,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4485,7 +4631,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4498,7 +4644,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Identity) GetStore() string {
@@ -4529,7 +4675,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4541,7 +4687,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4554,7 +4700,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Restored) GetRestore() string {
@@ -4599,7 +4745,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_store_storepb_store_proto_msgTypes[47]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4611,7 +4757,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[47]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4624,7 +4770,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Batch) GetRevision() int64 {
@@ -4669,7 +4815,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_store_storepb_store_proto_msgTypes[48]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4681,7 +4827,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[48]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4694,7 +4840,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{48}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Change) GetKey() string {
@@ -4747,7 +4893,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_store_storepb_store_proto_msgTypes[49]
+	mi := &file_store_storepb_store_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4759,7 +4905,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[49]
+	mi := &file_store_storepb_store_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4772,7 +4918,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{49}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Forecast) GetP50() int64 {
@@ -4828,7 +4974,7 @@ type Forecaster struct {
 
 func (x *Forecaster) Reset() {
 	*x = Forecaster{}
-	mi := &file_store_storepb_store_proto_msgTypes[50]
+	mi := &file_store_storepb_store_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4840,7 +4986,7 @@ func (x *Forecaster) String() string {
 func (*Forecaster) ProtoMessage() {}
 
 func (x *Forecaster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[50]
+	mi := &file_store_storepb_store_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4853,7 +4999,7 @@ func (x *Forecaster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecaster.ProtoReflect.Descriptor instead.
 func (*Forecaster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{50}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Forecaster) GetAt() int64 {
@@ -4892,7 +5038,7 @@ type Score struct {
 
 func (x *Score) Reset() {
 	*x = Score{}
-	mi := &file_store_storepb_store_proto_msgTypes[51]
+	mi := &file_store_storepb_store_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4904,7 +5050,7 @@ func (x *Score) String() string {
 func (*Score) ProtoMessage() {}
 
 func (x *Score) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[51]
+	mi := &file_store_storepb_store_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4917,7 +5063,7 @@ func (x *Score) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Score.ProtoReflect.Descriptor instead.
 func (*Score) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{51}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Score) GetScore() int64 {
@@ -5030,7 +5176,7 @@ type JoinToken struct {
 
 func (x *JoinToken) Reset() {
 	*x = JoinToken{}
-	mi := &file_store_storepb_store_proto_msgTypes[52]
+	mi := &file_store_storepb_store_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5042,7 +5188,7 @@ func (x *JoinToken) String() string {
 func (*JoinToken) ProtoMessage() {}
 
 func (x *JoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[52]
+	mi := &file_store_storepb_store_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5055,7 +5201,7 @@ func (x *JoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinToken.ProtoReflect.Descriptor instead.
 func (*JoinToken) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{52}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *JoinToken) GetHash() []byte {
@@ -5134,7 +5280,7 @@ type Authority struct {
 
 func (x *Authority) Reset() {
 	*x = Authority{}
-	mi := &file_store_storepb_store_proto_msgTypes[53]
+	mi := &file_store_storepb_store_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5146,7 +5292,7 @@ func (x *Authority) String() string {
 func (*Authority) ProtoMessage() {}
 
 func (x *Authority) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[53]
+	mi := &file_store_storepb_store_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5159,7 +5305,7 @@ func (x *Authority) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Authority.ProtoReflect.Descriptor instead.
 func (*Authority) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{53}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Authority) GetCertificate() []byte {
@@ -5196,7 +5342,7 @@ type Joined struct {
 
 func (x *Joined) Reset() {
 	*x = Joined{}
-	mi := &file_store_storepb_store_proto_msgTypes[54]
+	mi := &file_store_storepb_store_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5208,7 +5354,7 @@ func (x *Joined) String() string {
 func (*Joined) ProtoMessage() {}
 
 func (x *Joined) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[54]
+	mi := &file_store_storepb_store_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5221,7 +5367,7 @@ func (x *Joined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Joined.ProtoReflect.Descriptor instead.
 func (*Joined) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{54}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Joined) GetToken() string {
@@ -5258,7 +5404,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_store_storepb_store_proto_msgTypes[55]
+	mi := &file_store_storepb_store_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5270,7 +5416,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[55]
+	mi := &file_store_storepb_store_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5283,7 +5429,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{55}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Revocation) GetBy() string {
@@ -5326,7 +5472,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_store_storepb_store_proto_msgTypes[56]
+	mi := &file_store_storepb_store_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5338,7 +5484,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[56]
+	mi := &file_store_storepb_store_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5351,7 +5497,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{56}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Secret) GetVersion() int64 {
@@ -5445,13 +5591,15 @@ type Cluster struct {
 	TokenExpiresAt   int64    `protobuf:"varint,25,opt,name=token_expires_at,json=tokenExpiresAt,proto3" json:"token_expires_at,omitempty"`
 	TokenKey         []byte   `protobuf:"bytes,26,opt,name=token_key,json=tokenKey,proto3" json:"token_key,omitempty"` // SHA-256 of the public key that used the token
 	Reconciling      bool     `protobuf:"varint,27,opt,name=reconciling,proto3" json:"reconciling,omitempty"`          // the hub compares its grants with those of the incarnation, which claims nothing meanwhile
+	Since            int64    `protobuf:"varint,28,opt,name=since,proto3" json:"since,omitempty"`                      // the revision of the record before the cluster became a member, so it is higher for each later membership
+	Known            bool     `protobuf:"varint,29,opt,name=known,proto3" json:"known,omitempty"`                      // a roster with this membership is stored outside the hub
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_store_storepb_store_proto_msgTypes[57]
+	mi := &file_store_storepb_store_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5463,7 +5611,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[57]
+	mi := &file_store_storepb_store_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5476,7 +5624,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{57}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Cluster) GetStore() string {
@@ -5668,6 +5816,20 @@ func (x *Cluster) GetReconciling() bool {
 	return false
 }
 
+func (x *Cluster) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *Cluster) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
 // ClusterKey is the key and certificate with which the servers of a member call
 // the hub.
 type ClusterKey struct {
@@ -5683,7 +5845,7 @@ type ClusterKey struct {
 
 func (x *ClusterKey) Reset() {
 	*x = ClusterKey{}
-	mi := &file_store_storepb_store_proto_msgTypes[58]
+	mi := &file_store_storepb_store_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5695,7 +5857,7 @@ func (x *ClusterKey) String() string {
 func (*ClusterKey) ProtoMessage() {}
 
 func (x *ClusterKey) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[58]
+	mi := &file_store_storepb_store_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5708,7 +5870,7 @@ func (x *ClusterKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterKey.ProtoReflect.Descriptor instead.
 func (*ClusterKey) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{58}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ClusterKey) GetCertificate() []byte {
@@ -5743,7 +5905,7 @@ var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\x1a\x0fapipb/pki.proto\"\xe8\x0f\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\x1a\x0fapipb/pki.proto\"\x99\x10\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -5795,7 +5957,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"membership\x12,\n" +
 	"\x05floor\x187 \x01(\v2\x14.ares.store.v1.FloorH\x00R\x05floor\x12<\n" +
 	"\vgrant_claim\x188 \x01(\v2\x19.ares.store.v1.GrantClaimH\x00R\n" +
-	"grantClaimB\x06\n" +
+	"grantClaim\x12/\n" +
+	"\x06roster\x189 \x01(\v2\x15.ares.store.v1.RosterH\x00R\x06rosterB\x06\n" +
 	"\x04body\"]\n" +
 	"\tAuditMark\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x12\n" +
@@ -5912,7 +6075,16 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\"\n" +
 	"\facknowledged\x18\x04 \x01(\bR\facknowledged\x12\x0e\n" +
 	"\x02at\x18\x05 \x01(\x03R\x02at\x12$\n" +
-	"\x03run\x18\x06 \x01(\v2\x12.ares.store.v1.RunR\x03run\"2\n" +
+	"\x03run\x18\x06 \x01(\v2\x12.ares.store.v1.RunR\x03run\"l\n" +
+	"\x06Roster\x12\x10\n" +
+	"\x03hub\x18\x01 \x01(\tR\x03hub\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x03R\aversion\x126\n" +
+	"\bclusters\x18\x03 \x03(\v2\x1a.ares.store.v1.RosterEntryR\bclusters\"t\n" +
+	"\vRosterEntry\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05store\x18\x02 \x01(\tR\x05store\x12\x14\n" +
+	"\x05since\x18\x03 \x01(\x03R\x05since\x12%\n" +
+	"\x0ecertified_from\x18\x04 \x01(\x03R\rcertifiedFrom\"2\n" +
 	"\n" +
 	"GrantClaim\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x0e\n" +
@@ -6248,7 +6420,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"created_at\x18\x06 \x01(\x03R\tcreatedAt\x12\x1d\n" +
 	"\n" +
 	"updated_at\x18\a \x01(\x03R\tupdatedAt\x12\x0e\n" +
-	"\x02by\x18\b \x01(\tR\x02by\"\xfd\a\n" +
+	"\x02by\x18\b \x01(\tR\x02by\"\xa9\b\n" +
 	"\aCluster\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x14\n" +
@@ -6280,7 +6452,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"token_hash\x18\x18 \x01(\fR\ttokenHash\x12(\n" +
 	"\x10token_expires_at\x18\x19 \x01(\x03R\x0etokenExpiresAt\x12\x1b\n" +
 	"\ttoken_key\x18\x1a \x01(\fR\btokenKey\x12 \n" +
-	"\vreconciling\x18\x1b \x01(\bR\vreconciling\x1a9\n" +
+	"\vreconciling\x18\x1b \x01(\bR\vreconciling\x12\x14\n" +
+	"\x05since\x18\x1c \x01(\x03R\x05since\x12\x14\n" +
+	"\x05known\x18\x1d \x01(\bR\x05known\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -6306,7 +6480,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*AuditMark)(nil),         // 1: ares.store.v1.AuditMark
@@ -6320,142 +6494,146 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*Asking)(nil),            // 9: ares.store.v1.Asking
 	(*Membership)(nil),        // 10: ares.store.v1.Membership
 	(*Floor)(nil),             // 11: ares.store.v1.Floor
-	(*GrantClaim)(nil),        // 12: ares.store.v1.GrantClaim
-	(*NotifyMark)(nil),        // 13: ares.store.v1.NotifyMark
-	(*Hold)(nil),              // 14: ares.store.v1.Hold
-	(*JobUpdate)(nil),         // 15: ares.store.v1.JobUpdate
-	(*MonthUsage)(nil),        // 16: ares.store.v1.MonthUsage
-	(*Nomination)(nil),        // 17: ares.store.v1.Nomination
-	(*Victim)(nil),            // 18: ares.store.v1.Victim
-	(*Yield)(nil),             // 19: ares.store.v1.Yield
-	(*Attempt)(nil),           // 20: ares.store.v1.Attempt
-	(*Merit)(nil),             // 21: ares.store.v1.Merit
-	(*Seat)(nil),              // 22: ares.store.v1.Seat
-	(*Result)(nil),            // 23: ares.store.v1.Result
-	(*Stop)(nil),              // 24: ares.store.v1.Stop
-	(*Transition)(nil),        // 25: ares.store.v1.Transition
-	(*Lease)(nil),             // 26: ares.store.v1.Lease
-	(*Claim)(nil),             // 27: ares.store.v1.Claim
-	(*Session)(nil),           // 28: ares.store.v1.Session
-	(*Cordon)(nil),            // 29: ares.store.v1.Cordon
-	(*Tenant)(nil),            // 30: ares.store.v1.Tenant
-	(*Quota)(nil),             // 31: ares.store.v1.Quota
-	(*Queue)(nil),             // 32: ares.store.v1.Queue
-	(*Reservation)(nil),       // 33: ares.store.v1.Reservation
-	(*Topology)(nil),          // 34: ares.store.v1.Topology
-	(*Domain)(nil),            // 35: ares.store.v1.Domain
-	(*Switch)(nil),            // 36: ares.store.v1.Switch
-	(*Weights)(nil),           // 37: ares.store.v1.Weights
-	(*Usage)(nil),             // 38: ares.store.v1.Usage
-	(*LoopPlan)(nil),          // 39: ares.store.v1.LoopPlan
-	(*Leader)(nil),            // 40: ares.store.v1.Leader
-	(*Progress)(nil),          // 41: ares.store.v1.Progress
-	(*Token)(nil),             // 42: ares.store.v1.Token
-	(*Grant)(nil),             // 43: ares.store.v1.Grant
-	(*Binding)(nil),           // 44: ares.store.v1.Binding
-	(*Identity)(nil),          // 45: ares.store.v1.Identity
-	(*Restored)(nil),          // 46: ares.store.v1.Restored
-	(*Batch)(nil),             // 47: ares.store.v1.Batch
-	(*Change)(nil),            // 48: ares.store.v1.Change
-	(*Forecast)(nil),          // 49: ares.store.v1.Forecast
-	(*Forecaster)(nil),        // 50: ares.store.v1.Forecaster
-	(*Score)(nil),             // 51: ares.store.v1.Score
-	(*JoinToken)(nil),         // 52: ares.store.v1.JoinToken
-	(*Authority)(nil),         // 53: ares.store.v1.Authority
-	(*Joined)(nil),            // 54: ares.store.v1.Joined
-	(*Revocation)(nil),        // 55: ares.store.v1.Revocation
-	(*Secret)(nil),            // 56: ares.store.v1.Secret
-	(*Cluster)(nil),           // 57: ares.store.v1.Cluster
-	(*ClusterKey)(nil),        // 58: ares.store.v1.ClusterKey
-	nil,                       // 59: ares.store.v1.PolicyNote.LabelsEntry
-	nil,                       // 60: ares.store.v1.JobUpdate.LabelsEntry
-	nil,                       // 61: ares.store.v1.Reservation.SelectorEntry
-	nil,                       // 62: ares.store.v1.Cluster.LabelsEntry
-	nil,                       // 63: ares.store.v1.Cluster.PricesEntry
-	(*apipb.NodeInfo)(nil),    // 64: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 65: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 66: ares.v1.DeviceShare
-	(*apipb.NodeGrant)(nil),   // 67: ares.v1.NodeGrant
+	(*Roster)(nil),            // 12: ares.store.v1.Roster
+	(*RosterEntry)(nil),       // 13: ares.store.v1.RosterEntry
+	(*GrantClaim)(nil),        // 14: ares.store.v1.GrantClaim
+	(*NotifyMark)(nil),        // 15: ares.store.v1.NotifyMark
+	(*Hold)(nil),              // 16: ares.store.v1.Hold
+	(*JobUpdate)(nil),         // 17: ares.store.v1.JobUpdate
+	(*MonthUsage)(nil),        // 18: ares.store.v1.MonthUsage
+	(*Nomination)(nil),        // 19: ares.store.v1.Nomination
+	(*Victim)(nil),            // 20: ares.store.v1.Victim
+	(*Yield)(nil),             // 21: ares.store.v1.Yield
+	(*Attempt)(nil),           // 22: ares.store.v1.Attempt
+	(*Merit)(nil),             // 23: ares.store.v1.Merit
+	(*Seat)(nil),              // 24: ares.store.v1.Seat
+	(*Result)(nil),            // 25: ares.store.v1.Result
+	(*Stop)(nil),              // 26: ares.store.v1.Stop
+	(*Transition)(nil),        // 27: ares.store.v1.Transition
+	(*Lease)(nil),             // 28: ares.store.v1.Lease
+	(*Claim)(nil),             // 29: ares.store.v1.Claim
+	(*Session)(nil),           // 30: ares.store.v1.Session
+	(*Cordon)(nil),            // 31: ares.store.v1.Cordon
+	(*Tenant)(nil),            // 32: ares.store.v1.Tenant
+	(*Quota)(nil),             // 33: ares.store.v1.Quota
+	(*Queue)(nil),             // 34: ares.store.v1.Queue
+	(*Reservation)(nil),       // 35: ares.store.v1.Reservation
+	(*Topology)(nil),          // 36: ares.store.v1.Topology
+	(*Domain)(nil),            // 37: ares.store.v1.Domain
+	(*Switch)(nil),            // 38: ares.store.v1.Switch
+	(*Weights)(nil),           // 39: ares.store.v1.Weights
+	(*Usage)(nil),             // 40: ares.store.v1.Usage
+	(*LoopPlan)(nil),          // 41: ares.store.v1.LoopPlan
+	(*Leader)(nil),            // 42: ares.store.v1.Leader
+	(*Progress)(nil),          // 43: ares.store.v1.Progress
+	(*Token)(nil),             // 44: ares.store.v1.Token
+	(*Grant)(nil),             // 45: ares.store.v1.Grant
+	(*Binding)(nil),           // 46: ares.store.v1.Binding
+	(*Identity)(nil),          // 47: ares.store.v1.Identity
+	(*Restored)(nil),          // 48: ares.store.v1.Restored
+	(*Batch)(nil),             // 49: ares.store.v1.Batch
+	(*Change)(nil),            // 50: ares.store.v1.Change
+	(*Forecast)(nil),          // 51: ares.store.v1.Forecast
+	(*Forecaster)(nil),        // 52: ares.store.v1.Forecaster
+	(*Score)(nil),             // 53: ares.store.v1.Score
+	(*JoinToken)(nil),         // 54: ares.store.v1.JoinToken
+	(*Authority)(nil),         // 55: ares.store.v1.Authority
+	(*Joined)(nil),            // 56: ares.store.v1.Joined
+	(*Revocation)(nil),        // 57: ares.store.v1.Revocation
+	(*Secret)(nil),            // 58: ares.store.v1.Secret
+	(*Cluster)(nil),           // 59: ares.store.v1.Cluster
+	(*ClusterKey)(nil),        // 60: ares.store.v1.ClusterKey
+	nil,                       // 61: ares.store.v1.PolicyNote.LabelsEntry
+	nil,                       // 62: ares.store.v1.JobUpdate.LabelsEntry
+	nil,                       // 63: ares.store.v1.Reservation.SelectorEntry
+	nil,                       // 64: ares.store.v1.Cluster.LabelsEntry
+	nil,                       // 65: ares.store.v1.Cluster.PricesEntry
+	(*apipb.NodeInfo)(nil),    // 66: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 67: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 68: ares.v1.DeviceShare
+	(*apipb.NodeGrant)(nil),   // 69: ares.v1.NodeGrant
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	2,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
 	6,  // 1: ares.store.v1.Record.tombstone:type_name -> ares.store.v1.Tombstone
 	7,  // 2: ares.store.v1.Record.run:type_name -> ares.store.v1.Run
-	26, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
-	27, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
-	28, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	64, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
-	29, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
-	30, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
-	39, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
-	40, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
-	41, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
-	42, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
-	45, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
-	46, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
-	32, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
-	34, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
-	38, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
+	28, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
+	29, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
+	30, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
+	66, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	31, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
+	32, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
+	41, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
+	42, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
+	43, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
+	44, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
+	47, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
+	48, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
+	34, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
+	36, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
+	40, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
 	5,  // 18: ares.store.v1.Record.awaited:type_name -> ares.store.v1.Awaited
-	49, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
-	50, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
-	33, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
-	51, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
-	44, // 23: ares.store.v1.Record.binding:type_name -> ares.store.v1.Binding
+	51, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
+	52, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
+	35, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
+	53, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
+	46, // 23: ares.store.v1.Record.binding:type_name -> ares.store.v1.Binding
 	4,  // 24: ares.store.v1.Record.policy:type_name -> ares.store.v1.Policy
-	52, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
-	53, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
-	55, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
-	54, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
+	54, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
+	55, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
+	57, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
+	56, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
 	1,  // 29: ares.store.v1.Record.audit_mark:type_name -> ares.store.v1.AuditMark
-	56, // 30: ares.store.v1.Record.secret:type_name -> ares.store.v1.Secret
-	57, // 31: ares.store.v1.Record.cluster:type_name -> ares.store.v1.Cluster
-	58, // 32: ares.store.v1.Record.cluster_key:type_name -> ares.store.v1.ClusterKey
+	58, // 30: ares.store.v1.Record.secret:type_name -> ares.store.v1.Secret
+	59, // 31: ares.store.v1.Record.cluster:type_name -> ares.store.v1.Cluster
+	60, // 32: ares.store.v1.Record.cluster_key:type_name -> ares.store.v1.ClusterKey
 	8,  // 33: ares.store.v1.Record.job_grant:type_name -> ares.store.v1.JobGrant
 	9,  // 34: ares.store.v1.Record.asking:type_name -> ares.store.v1.Asking
 	10, // 35: ares.store.v1.Record.membership:type_name -> ares.store.v1.Membership
 	11, // 36: ares.store.v1.Record.floor:type_name -> ares.store.v1.Floor
-	12, // 37: ares.store.v1.Record.grant_claim:type_name -> ares.store.v1.GrantClaim
-	65, // 38: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	3,  // 39: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
-	59, // 40: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
-	20, // 41: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	24, // 42: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	25, // 43: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	17, // 44: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
-	16, // 45: ares.store.v1.Run.dropped_usage:type_name -> ares.store.v1.MonthUsage
-	14, // 46: ares.store.v1.Run.hold:type_name -> ares.store.v1.Hold
-	15, // 47: ares.store.v1.Run.updated:type_name -> ares.store.v1.JobUpdate
-	13, // 48: ares.store.v1.Run.notified:type_name -> ares.store.v1.NotifyMark
-	7,  // 49: ares.store.v1.JobGrant.base:type_name -> ares.store.v1.Run
-	7,  // 50: ares.store.v1.Floor.run:type_name -> ares.store.v1.Run
-	60, // 51: ares.store.v1.JobUpdate.labels:type_name -> ares.store.v1.JobUpdate.LabelsEntry
-	22, // 52: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
-	18, // 53: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
-	19, // 54: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
-	22, // 55: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	21, // 56: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	19, // 57: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
-	66, // 58: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	23, // 59: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	19, // 60: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
-	31, // 61: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	31, // 62: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	61, // 63: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
-	35, // 64: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	36, // 65: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	37, // 66: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	43, // 67: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
-	48, // 68: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	67, // 69: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
-	67, // 70: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
-	62, // 71: ares.store.v1.Cluster.labels:type_name -> ares.store.v1.Cluster.LabelsEntry
-	63, // 72: ares.store.v1.Cluster.prices:type_name -> ares.store.v1.Cluster.PricesEntry
-	73, // [73:73] is the sub-list for method output_type
-	73, // [73:73] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	14, // 37: ares.store.v1.Record.grant_claim:type_name -> ares.store.v1.GrantClaim
+	12, // 38: ares.store.v1.Record.roster:type_name -> ares.store.v1.Roster
+	67, // 39: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	3,  // 40: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
+	61, // 41: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
+	22, // 42: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	26, // 43: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	27, // 44: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	19, // 45: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
+	18, // 46: ares.store.v1.Run.dropped_usage:type_name -> ares.store.v1.MonthUsage
+	16, // 47: ares.store.v1.Run.hold:type_name -> ares.store.v1.Hold
+	17, // 48: ares.store.v1.Run.updated:type_name -> ares.store.v1.JobUpdate
+	15, // 49: ares.store.v1.Run.notified:type_name -> ares.store.v1.NotifyMark
+	7,  // 50: ares.store.v1.JobGrant.base:type_name -> ares.store.v1.Run
+	7,  // 51: ares.store.v1.Floor.run:type_name -> ares.store.v1.Run
+	13, // 52: ares.store.v1.Roster.clusters:type_name -> ares.store.v1.RosterEntry
+	62, // 53: ares.store.v1.JobUpdate.labels:type_name -> ares.store.v1.JobUpdate.LabelsEntry
+	24, // 54: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
+	20, // 55: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
+	21, // 56: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
+	24, // 57: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	23, // 58: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	21, // 59: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
+	68, // 60: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	25, // 61: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	21, // 62: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
+	33, // 63: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	33, // 64: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	63, // 65: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
+	37, // 66: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	38, // 67: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	39, // 68: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	45, // 69: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
+	50, // 70: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
+	69, // 71: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
+	69, // 72: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
+	64, // 73: ares.store.v1.Cluster.labels:type_name -> ares.store.v1.Cluster.LabelsEntry
+	65, // 74: ares.store.v1.Cluster.prices:type_name -> ares.store.v1.Cluster.PricesEntry
+	75, // [75:75] is the sub-list for method output_type
+	75, // [75:75] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -6502,15 +6680,16 @@ func file_store_storepb_store_proto_init() {
 		(*Record_Membership)(nil),
 		(*Record_Floor)(nil),
 		(*Record_GrantClaim)(nil),
+		(*Record_Roster)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[15].OneofWrappers = []any{}
+	file_store_storepb_store_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   64,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

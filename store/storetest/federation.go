@@ -16,7 +16,7 @@ func NewCluster(tb testing.TB, s *store.Store, incarnation string) store.Cluster
 		tb.Fatalf("register cluster: %v", err)
 	}
 	c, err = s.UpdateCluster(tb.Context(), c.Name, func(c *store.Cluster) error {
-		c.Decided, c.Incarnation = store.ClusterReady, incarnation
+		c.Decided, c.Incarnation, c.Known = store.ClusterReady, incarnation, true
 		return nil
 	})
 	if err != nil {

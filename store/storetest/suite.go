@@ -49,6 +49,7 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Clusters", clusterLaws},
 		{"Hub", hubLaws},
 		{"Member", memberLaws},
+		{"Roster", rosterLaws},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, l := range group.laws {

@@ -132,6 +132,16 @@ var federation = []Mutation{
 		inStore("TestRestoreOfAHub"), `the offer or the grant of an ended job stays`,
 	},
 	{
+		"federation-F6-roster", "the rule that a new member gets no offers before its name is stored outside the hub",
+		edit("federation/offers.go", " || c.Damped || !c.Known {", " || c.Damped {"),
+		inFederation("TestNewMember"), `only the hub knows that b has joined`,
+	},
+	{
+		"federation-F6-roster-claim", "the rule that no job is bound to a new member before its name is stored outside the hub",
+		edit(offers, "case !c.Known:", "case false:"),
+		law("Roster/ANewMemberIsNotBound"), `got error <nil>`,
+	},
+	{
 		"federation-F7-taken", "the rule that no local job is taken for a granted one",
 		edit(acceptVerb, "m.Job.Origin.Hub != o.Hub:\n\t\treturn AcceptedTaken, nil", "m.Job.Origin.Hub != o.Hub:\n\t\treturn AcceptedRepeated, nil"),
 		law("Member/AnIDOfAnotherOriginIsTaken"), `accept under the grant 10: "repeated"`,

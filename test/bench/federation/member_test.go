@@ -136,6 +136,8 @@ func (m *simMember) handle(got *apipb.HubMessage) error {
 		}
 	case *apipb.HubMessage_Claim:
 		m.answered(b.Claim)
+	case *apipb.HubMessage_Roster: // as if it were stored: the others get no jobs before
+		return m.send(&apipb.MemberMessage{Body: &apipb.MemberMessage_Roster{Roster: &apipb.RosterAcknowledgement{Version: b.Roster.GetVersion()}}})
 	}
 	return nil
 }

@@ -82,12 +82,12 @@ func (f *federation) join(name string, flags ...string) {
 	must(f.t, f.members[name], "join", "--global", f.hub.Servers[0].At.GRPC, "--token", token, "--federated", "default")
 }
 
-// await waits until the hub shows a cluster in a state.
+// await waits until the hub shows a cluster in a state. A cluster that is ready then also gets offers.
 func (f *federation) await(name, state string) {
 	f.t.Helper()
 	live.Await(f.t, cluster.Patience, "cluster "+name+" to be "+state, func() (bool, string) {
 		c, err := f.admin.Cluster(f.t.Context(), name)
-		return c.GetState() == state, fmt.Sprint(c, err)
+		return c.GetState() == state && (state != "ready" || !c.GetUnlisted()), fmt.Sprint(c, err)
 	})
 }
 
