@@ -34,6 +34,10 @@ func (o *owners) OwnerExplanation(_ context.Context, _ ares.JobID, who service.R
 	return nil, o.err
 }
 
+func (*owners) Outlook(context.Context, *ares.Job, *ares.Run, *ares.RuntimePredicted) ([]*apipb.ClusterOutlook, error) {
+	return []*apipb.ClusterOutlook{{Cluster: "east", Verdict: "blocked"}}, nil
+}
+
 func (*owners) Heard(string) (time.Time, bool) { return time.Now().Add(-time.Minute), true }
 
 // TestOwnersAreNotAskedInVain checks that a hub asks no cluster about a job that no cluster owns.
@@ -48,7 +52,7 @@ func TestOwnersAreNotAskedInVain(t *testing.T) {
 	if a = h.do("GET", "/api/v1/jobs/"+id+"/events", nil); a.code != 200 || strings.Contains(a.body, "cannot be reached") {
 		t.Errorf("the events are %d %s", a.code, a.body)
 	}
-	if a = h.do("GET", "/api/v1/jobs/"+id+"/explain", nil); a.code != 200 {
+	if a = h.do("GET", "/api/v1/jobs/"+id+"/explain", nil); a.code != 200 || !strings.Contains(a.body, `"east"`) {
 		t.Errorf("the explanation is %d %s", a.code, a.body)
 	}
 	h.place(id)

@@ -60,6 +60,9 @@ type Explanation struct {
 	Requirements []string `protobuf:"bytes,44,rep,name=requirements,proto3" json:"requirements,omitempty"`
 	// How the job ended; "" before.
 	Ended string `protobuf:"bytes,45,opt,name=ended,proto3" json:"ended,omitempty"`
+	// At a hub, for a job that no cluster owns: what the hub expects of each cluster, the
+	// best first.
+	Clusters []*ClusterOutlook `protobuf:"bytes,46,rep,name=clusters,proto3" json:"clusters,omitempty"`
 	// Results of policies at admission, such as required node labels.
 	PolicyNotes   []string `protobuf:"bytes,70,rep,name=policy_notes,json=policyNotes,proto3" json:"policy_notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -222,11 +225,286 @@ func (x *Explanation) GetEnded() string {
 	return ""
 }
 
+func (x *Explanation) GetClusters() []*ClusterOutlook {
+	if x != nil {
+		return x.Clusters
+	}
+	return nil
+}
+
 func (x *Explanation) GetPolicyNotes() []string {
 	if x != nil {
 		return x.PolicyNotes
 	}
 	return nil
+}
+
+// ClusterOutlook is what a hub expects of one cluster for a job, by the last summary
+// of its capacity that the cluster has sent. The cluster decides when it claims the job.
+type ClusterOutlook struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Cluster string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Region  string                 `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
+	// chosen (the first cluster of the offer), candidate (offered the job too), possible
+	// (could run the job, but others are better now) or blocked.
+	Verdict string `protobuf:"bytes,3,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	// The place of the cluster in the offer that the hub would make now, from 1; 0 if it
+	// would not be offered the job.
+	Rank int32 `protobuf:"varint,4,opt,name=rank,proto3" json:"rank,omitempty"`
+	// The job is offered to the cluster at this moment.
+	Offered bool `protobuf:"varint,5,opt,name=offered,proto3" json:"offered,omitempty"`
+	// The model of the devices that the rest is about; "" for a job without devices.
+	GpuModel string `protobuf:"bytes,6,opt,name=gpu_model,json=gpuModel,proto3" json:"gpu_model,omitempty"`
+	// What the job needs is free there now.
+	Fits bool `protobuf:"varint,7,opt,name=fits,proto3" json:"fits,omitempty"`
+	// When the cluster is expected to start the job; absent if it is blocked. If nothing is
+	// free, this is the usual waiting time of jobs of its priority class there.
+	StartsAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=starts_at,json=startsAt,proto3" json:"starts_at,omitempty"`
+	// Absent if the cluster is blocked.
+	Cost *ClusterCost `protobuf:"bytes,9,opt,name=cost,proto3" json:"cost,omitempty"`
+	// Why the cluster cannot run the job or, if it is not blocked, cannot start it now.
+	Blockers      []*ClusterBlocker `protobuf:"bytes,10,rep,name=blockers,proto3" json:"blockers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterOutlook) Reset() {
+	*x = ClusterOutlook{}
+	mi := &file_apipb_explanation_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterOutlook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterOutlook) ProtoMessage() {}
+
+func (x *ClusterOutlook) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_explanation_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterOutlook.ProtoReflect.Descriptor instead.
+func (*ClusterOutlook) Descriptor() ([]byte, []int) {
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ClusterOutlook) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *ClusterOutlook) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *ClusterOutlook) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
+func (x *ClusterOutlook) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *ClusterOutlook) GetOffered() bool {
+	if x != nil {
+		return x.Offered
+	}
+	return false
+}
+
+func (x *ClusterOutlook) GetGpuModel() string {
+	if x != nil {
+		return x.GpuModel
+	}
+	return ""
+}
+
+func (x *ClusterOutlook) GetFits() bool {
+	if x != nil {
+		return x.Fits
+	}
+	return false
+}
+
+func (x *ClusterOutlook) GetStartsAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartsAt
+	}
+	return nil
+}
+
+func (x *ClusterOutlook) GetCost() *ClusterCost {
+	if x != nil {
+		return x.Cost
+	}
+	return nil
+}
+
+func (x *ClusterOutlook) GetBlockers() []*ClusterBlocker {
+	if x != nil {
+		return x.Blockers
+	}
+	return nil
+}
+
+// ClusterCost is the expected cost of a job in a cluster, in millionths of the currency of
+// the prices. The hub prefers the lowest total.
+type ClusterCost struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	TotalMicros int64                  `protobuf:"varint,1,opt,name=total_micros,json=totalMicros,proto3" json:"total_micros,omitempty"`
+	// GPU-hours times the price of the model, for the expected runtime on that model.
+	ComputeMicros int64 `protobuf:"varint,2,opt,name=compute_micros,json=computeMicros,proto3" json:"compute_micros,omitempty"`
+	// The price of the data that has to be brought into the region.
+	EgressMicros int64 `protobuf:"varint,3,opt,name=egress_micros,json=egressMicros,proto3" json:"egress_micros,omitempty"`
+	// The value of the time until the expected start, by the priority class of the job.
+	WaitingMicros int64 `protobuf:"varint,4,opt,name=waiting_micros,json=waitingMicros,proto3" json:"waiting_micros,omitempty"`
+	// The value of the time in which the data is brought.
+	TransferMicros int64 `protobuf:"varint,5,opt,name=transfer_micros,json=transferMicros,proto3" json:"transfer_micros,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ClusterCost) Reset() {
+	*x = ClusterCost{}
+	mi := &file_apipb_explanation_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterCost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterCost) ProtoMessage() {}
+
+func (x *ClusterCost) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_explanation_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterCost.ProtoReflect.Descriptor instead.
+func (*ClusterCost) Descriptor() ([]byte, []int) {
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ClusterCost) GetTotalMicros() int64 {
+	if x != nil {
+		return x.TotalMicros
+	}
+	return 0
+}
+
+func (x *ClusterCost) GetComputeMicros() int64 {
+	if x != nil {
+		return x.ComputeMicros
+	}
+	return 0
+}
+
+func (x *ClusterCost) GetEgressMicros() int64 {
+	if x != nil {
+		return x.EgressMicros
+	}
+	return 0
+}
+
+func (x *ClusterCost) GetWaitingMicros() int64 {
+	if x != nil {
+		return x.WaitingMicros
+	}
+	return 0
+}
+
+func (x *ClusterCost) GetTransferMicros() int64 {
+	if x != nil {
+		return x.TransferMicros
+	}
+	return 0
+}
+
+// ClusterBlocker is one reason why a cluster does not start a job.
+type ClusterBlocker struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// cluster, region, residency, tenant, labels, model, too_small, capacity, excluded,
+	// no_summary, registered, cordoned, draining, dead, left, unreachable, flapping,
+	// restored or gets_no_offers. Only with capacity is the cluster offered the job all the
+	// same, if no other cluster can start it.
+	Kind          string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Detail        string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterBlocker) Reset() {
+	*x = ClusterBlocker{}
+	mi := &file_apipb_explanation_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterBlocker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterBlocker) ProtoMessage() {}
+
+func (x *ClusterBlocker) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_explanation_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterBlocker.ProtoReflect.Descriptor instead.
+func (*ClusterBlocker) Descriptor() ([]byte, []int) {
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ClusterBlocker) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ClusterBlocker) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
 }
 
 // PlacementReason is why one attempt was placed where and when it was.
@@ -252,7 +530,7 @@ type PlacementReason struct {
 
 func (x *PlacementReason) Reset() {
 	*x = PlacementReason{}
-	mi := &file_apipb_explanation_proto_msgTypes[1]
+	mi := &file_apipb_explanation_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -264,7 +542,7 @@ func (x *PlacementReason) String() string {
 func (*PlacementReason) ProtoMessage() {}
 
 func (x *PlacementReason) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[1]
+	mi := &file_apipb_explanation_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -277,7 +555,7 @@ func (x *PlacementReason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementReason.ProtoReflect.Descriptor instead.
 func (*PlacementReason) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{1}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PlacementReason) GetAttempt() int32 {
@@ -361,7 +639,7 @@ type Eta struct {
 
 func (x *Eta) Reset() {
 	*x = Eta{}
-	mi := &file_apipb_explanation_proto_msgTypes[2]
+	mi := &file_apipb_explanation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -373,7 +651,7 @@ func (x *Eta) String() string {
 func (*Eta) ProtoMessage() {}
 
 func (x *Eta) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[2]
+	mi := &file_apipb_explanation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -386,7 +664,7 @@ func (x *Eta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Eta.ProtoReflect.Descriptor instead.
 func (*Eta) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{2}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Eta) GetEarliest() *timestamppb.Timestamp {
@@ -443,7 +721,7 @@ type HoldOutlook struct {
 
 func (x *HoldOutlook) Reset() {
 	*x = HoldOutlook{}
-	mi := &file_apipb_explanation_proto_msgTypes[3]
+	mi := &file_apipb_explanation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -455,7 +733,7 @@ func (x *HoldOutlook) String() string {
 func (*HoldOutlook) ProtoMessage() {}
 
 func (x *HoldOutlook) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[3]
+	mi := &file_apipb_explanation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -468,7 +746,7 @@ func (x *HoldOutlook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldOutlook.ProtoReflect.Descriptor instead.
 func (*HoldOutlook) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{3}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *HoldOutlook) GetGpus() int32 {
@@ -554,7 +832,7 @@ type DeadlineOutlook struct {
 
 func (x *DeadlineOutlook) Reset() {
 	*x = DeadlineOutlook{}
-	mi := &file_apipb_explanation_proto_msgTypes[4]
+	mi := &file_apipb_explanation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -566,7 +844,7 @@ func (x *DeadlineOutlook) String() string {
 func (*DeadlineOutlook) ProtoMessage() {}
 
 func (x *DeadlineOutlook) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[4]
+	mi := &file_apipb_explanation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -579,7 +857,7 @@ func (x *DeadlineOutlook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadlineOutlook.ProtoReflect.Descriptor instead.
 func (*DeadlineOutlook) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{4}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DeadlineOutlook) GetDeadline() *timestamppb.Timestamp {
@@ -640,7 +918,7 @@ type Blocker struct {
 
 func (x *Blocker) Reset() {
 	*x = Blocker{}
-	mi := &file_apipb_explanation_proto_msgTypes[5]
+	mi := &file_apipb_explanation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -652,7 +930,7 @@ func (x *Blocker) String() string {
 func (*Blocker) ProtoMessage() {}
 
 func (x *Blocker) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[5]
+	mi := &file_apipb_explanation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -665,7 +943,7 @@ func (x *Blocker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blocker.ProtoReflect.Descriptor instead.
 func (*Blocker) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{5}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Blocker) GetKind() string {
@@ -706,7 +984,7 @@ type Remedy struct {
 
 func (x *Remedy) Reset() {
 	*x = Remedy{}
-	mi := &file_apipb_explanation_proto_msgTypes[6]
+	mi := &file_apipb_explanation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -718,7 +996,7 @@ func (x *Remedy) String() string {
 func (*Remedy) ProtoMessage() {}
 
 func (x *Remedy) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[6]
+	mi := &file_apipb_explanation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -731,7 +1009,7 @@ func (x *Remedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remedy.ProtoReflect.Descriptor instead.
 func (*Remedy) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{6}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Remedy) GetSteps() []*Step {
@@ -764,7 +1042,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_apipb_explanation_proto_msgTypes[7]
+	mi := &file_apipb_explanation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +1054,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[7]
+	mi := &file_apipb_explanation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +1067,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{7}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Step) GetKind() string {
@@ -849,7 +1127,7 @@ type Ahead struct {
 
 func (x *Ahead) Reset() {
 	*x = Ahead{}
-	mi := &file_apipb_explanation_proto_msgTypes[8]
+	mi := &file_apipb_explanation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +1139,7 @@ func (x *Ahead) String() string {
 func (*Ahead) ProtoMessage() {}
 
 func (x *Ahead) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[8]
+	mi := &file_apipb_explanation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +1152,7 @@ func (x *Ahead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ahead.ProtoReflect.Descriptor instead.
 func (*Ahead) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{8}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Ahead) GetTenantId() string {
@@ -913,7 +1191,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_apipb_explanation_proto_msgTypes[9]
+	mi := &file_apipb_explanation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -925,7 +1203,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[9]
+	mi := &file_apipb_explanation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -938,7 +1216,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{9}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Holder) GetTenantId() string {
@@ -998,7 +1276,7 @@ type PlacementScore struct {
 
 func (x *PlacementScore) Reset() {
 	*x = PlacementScore{}
-	mi := &file_apipb_explanation_proto_msgTypes[10]
+	mi := &file_apipb_explanation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1010,7 +1288,7 @@ func (x *PlacementScore) String() string {
 func (*PlacementScore) ProtoMessage() {}
 
 func (x *PlacementScore) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[10]
+	mi := &file_apipb_explanation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1023,7 +1301,7 @@ func (x *PlacementScore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementScore.ProtoReflect.Descriptor instead.
 func (*PlacementScore) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{10}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PlacementScore) GetLevel() string {
@@ -1114,7 +1392,7 @@ var File_apipb_explanation_proto protoreflect.FileDescriptor
 
 const file_apipb_explanation_proto_rawDesc = "" +
 	"\n" +
-	"\x17apipb/explanation.proto\x12\aares.v1\x1a\x16apipb/preemption.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb9\x05\n" +
+	"\x17apipb/explanation.proto\x12\aares.v1\x1a\x16apipb/preemption.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xee\x05\n" +
 	"\vExplanation\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12,\n" +
 	"\bblockers\x18\x02 \x03(\v2\x10.ares.v1.BlockerR\bblockers\x12+\n" +
@@ -1137,8 +1415,30 @@ const file_apipb_explanation_proto_rawDesc = "" +
 	"placements\x18+ \x03(\v2\x18.ares.v1.PlacementReasonR\n" +
 	"placements\x12\"\n" +
 	"\frequirements\x18, \x03(\tR\frequirements\x12\x14\n" +
-	"\x05ended\x18- \x01(\tR\x05ended\x12!\n" +
-	"\fpolicy_notes\x18F \x03(\tR\vpolicyNotes\"\xae\x02\n" +
+	"\x05ended\x18- \x01(\tR\x05ended\x123\n" +
+	"\bclusters\x18. \x03(\v2\x17.ares.v1.ClusterOutlookR\bclusters\x12!\n" +
+	"\fpolicy_notes\x18F \x03(\tR\vpolicyNotes\"\xd3\x02\n" +
+	"\x0eClusterOutlook\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
+	"\x06region\x18\x02 \x01(\tR\x06region\x12\x18\n" +
+	"\averdict\x18\x03 \x01(\tR\averdict\x12\x12\n" +
+	"\x04rank\x18\x04 \x01(\x05R\x04rank\x12\x18\n" +
+	"\aoffered\x18\x05 \x01(\bR\aoffered\x12\x1b\n" +
+	"\tgpu_model\x18\x06 \x01(\tR\bgpuModel\x12\x12\n" +
+	"\x04fits\x18\a \x01(\bR\x04fits\x127\n" +
+	"\tstarts_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\bstartsAt\x12(\n" +
+	"\x04cost\x18\t \x01(\v2\x14.ares.v1.ClusterCostR\x04cost\x123\n" +
+	"\bblockers\x18\n" +
+	" \x03(\v2\x17.ares.v1.ClusterBlockerR\bblockers\"\xcc\x01\n" +
+	"\vClusterCost\x12!\n" +
+	"\ftotal_micros\x18\x01 \x01(\x03R\vtotalMicros\x12%\n" +
+	"\x0ecompute_micros\x18\x02 \x01(\x03R\rcomputeMicros\x12#\n" +
+	"\regress_micros\x18\x03 \x01(\x03R\fegressMicros\x12%\n" +
+	"\x0ewaiting_micros\x18\x04 \x01(\x03R\rwaitingMicros\x12'\n" +
+	"\x0ftransfer_micros\x18\x05 \x01(\x03R\x0etransferMicros\"<\n" +
+	"\x0eClusterBlocker\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\"\xae\x02\n" +
 	"\x0fPlacementReason\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\x05R\aattempt\x127\n" +
 	"\tplaced_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bplacedAt\x12\x14\n" +
@@ -1221,49 +1521,56 @@ func file_apipb_explanation_proto_rawDescGZIP() []byte {
 	return file_apipb_explanation_proto_rawDescData
 }
 
-var file_apipb_explanation_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_apipb_explanation_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_apipb_explanation_proto_goTypes = []any{
 	(*Explanation)(nil),           // 0: ares.v1.Explanation
-	(*PlacementReason)(nil),       // 1: ares.v1.PlacementReason
-	(*Eta)(nil),                   // 2: ares.v1.Eta
-	(*HoldOutlook)(nil),           // 3: ares.v1.HoldOutlook
-	(*DeadlineOutlook)(nil),       // 4: ares.v1.DeadlineOutlook
-	(*Blocker)(nil),               // 5: ares.v1.Blocker
-	(*Remedy)(nil),                // 6: ares.v1.Remedy
-	(*Step)(nil),                  // 7: ares.v1.Step
-	(*Ahead)(nil),                 // 8: ares.v1.Ahead
-	(*Holder)(nil),                // 9: ares.v1.Holder
-	(*PlacementScore)(nil),        // 10: ares.v1.PlacementScore
-	(*Preemption)(nil),            // 11: ares.v1.Preemption
-	(*Nomination)(nil),            // 12: ares.v1.Nomination
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*ClusterOutlook)(nil),        // 1: ares.v1.ClusterOutlook
+	(*ClusterCost)(nil),           // 2: ares.v1.ClusterCost
+	(*ClusterBlocker)(nil),        // 3: ares.v1.ClusterBlocker
+	(*PlacementReason)(nil),       // 4: ares.v1.PlacementReason
+	(*Eta)(nil),                   // 5: ares.v1.Eta
+	(*HoldOutlook)(nil),           // 6: ares.v1.HoldOutlook
+	(*DeadlineOutlook)(nil),       // 7: ares.v1.DeadlineOutlook
+	(*Blocker)(nil),               // 8: ares.v1.Blocker
+	(*Remedy)(nil),                // 9: ares.v1.Remedy
+	(*Step)(nil),                  // 10: ares.v1.Step
+	(*Ahead)(nil),                 // 11: ares.v1.Ahead
+	(*Holder)(nil),                // 12: ares.v1.Holder
+	(*PlacementScore)(nil),        // 13: ares.v1.PlacementScore
+	(*Preemption)(nil),            // 14: ares.v1.Preemption
+	(*Nomination)(nil),            // 15: ares.v1.Nomination
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 }
 var file_apipb_explanation_proto_depIdxs = []int32{
-	5,  // 0: ares.v1.Explanation.blockers:type_name -> ares.v1.Blocker
-	6,  // 1: ares.v1.Explanation.remedies:type_name -> ares.v1.Remedy
-	8,  // 2: ares.v1.Explanation.ahead:type_name -> ares.v1.Ahead
-	9,  // 3: ares.v1.Explanation.holders:type_name -> ares.v1.Holder
-	2,  // 4: ares.v1.Explanation.eta:type_name -> ares.v1.Eta
-	11, // 5: ares.v1.Explanation.preemptions:type_name -> ares.v1.Preemption
-	12, // 6: ares.v1.Explanation.nomination:type_name -> ares.v1.Nomination
-	4,  // 7: ares.v1.Explanation.deadline:type_name -> ares.v1.DeadlineOutlook
-	3,  // 8: ares.v1.Explanation.hold:type_name -> ares.v1.HoldOutlook
-	1,  // 9: ares.v1.Explanation.placements:type_name -> ares.v1.PlacementReason
-	13, // 10: ares.v1.PlacementReason.placed_at:type_name -> google.protobuf.Timestamp
-	10, // 11: ares.v1.PlacementReason.score:type_name -> ares.v1.PlacementScore
-	13, // 12: ares.v1.Eta.earliest:type_name -> google.protobuf.Timestamp
-	13, // 13: ares.v1.Eta.latest:type_name -> google.protobuf.Timestamp
-	13, // 14: ares.v1.HoldOutlook.until:type_name -> google.protobuf.Timestamp
-	13, // 15: ares.v1.HoldOutlook.begins:type_name -> google.protobuf.Timestamp
-	13, // 16: ares.v1.DeadlineOutlook.deadline:type_name -> google.protobuf.Timestamp
-	13, // 17: ares.v1.DeadlineOutlook.p50_end:type_name -> google.protobuf.Timestamp
-	13, // 18: ares.v1.DeadlineOutlook.p90_end:type_name -> google.protobuf.Timestamp
-	7,  // 19: ares.v1.Remedy.steps:type_name -> ares.v1.Step
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	8,  // 0: ares.v1.Explanation.blockers:type_name -> ares.v1.Blocker
+	9,  // 1: ares.v1.Explanation.remedies:type_name -> ares.v1.Remedy
+	11, // 2: ares.v1.Explanation.ahead:type_name -> ares.v1.Ahead
+	12, // 3: ares.v1.Explanation.holders:type_name -> ares.v1.Holder
+	5,  // 4: ares.v1.Explanation.eta:type_name -> ares.v1.Eta
+	14, // 5: ares.v1.Explanation.preemptions:type_name -> ares.v1.Preemption
+	15, // 6: ares.v1.Explanation.nomination:type_name -> ares.v1.Nomination
+	7,  // 7: ares.v1.Explanation.deadline:type_name -> ares.v1.DeadlineOutlook
+	6,  // 8: ares.v1.Explanation.hold:type_name -> ares.v1.HoldOutlook
+	4,  // 9: ares.v1.Explanation.placements:type_name -> ares.v1.PlacementReason
+	1,  // 10: ares.v1.Explanation.clusters:type_name -> ares.v1.ClusterOutlook
+	16, // 11: ares.v1.ClusterOutlook.starts_at:type_name -> google.protobuf.Timestamp
+	2,  // 12: ares.v1.ClusterOutlook.cost:type_name -> ares.v1.ClusterCost
+	3,  // 13: ares.v1.ClusterOutlook.blockers:type_name -> ares.v1.ClusterBlocker
+	16, // 14: ares.v1.PlacementReason.placed_at:type_name -> google.protobuf.Timestamp
+	13, // 15: ares.v1.PlacementReason.score:type_name -> ares.v1.PlacementScore
+	16, // 16: ares.v1.Eta.earliest:type_name -> google.protobuf.Timestamp
+	16, // 17: ares.v1.Eta.latest:type_name -> google.protobuf.Timestamp
+	16, // 18: ares.v1.HoldOutlook.until:type_name -> google.protobuf.Timestamp
+	16, // 19: ares.v1.HoldOutlook.begins:type_name -> google.protobuf.Timestamp
+	16, // 20: ares.v1.DeadlineOutlook.deadline:type_name -> google.protobuf.Timestamp
+	16, // 21: ares.v1.DeadlineOutlook.p50_end:type_name -> google.protobuf.Timestamp
+	16, // 22: ares.v1.DeadlineOutlook.p90_end:type_name -> google.protobuf.Timestamp
+	10, // 23: ares.v1.Remedy.steps:type_name -> ares.v1.Step
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_apipb_explanation_proto_init() }
@@ -1278,7 +1585,7 @@ func file_apipb_explanation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_explanation_proto_rawDesc), len(file_apipb_explanation_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

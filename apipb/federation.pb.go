@@ -2277,7 +2277,10 @@ type MemberPresence struct {
 	Cluster string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// The cookie of the member's session. A copy of the member's store has an old one,
 	// and is asked nothing.
-	Cookie        string `protobuf:"bytes,2,opt,name=cookie,proto3" json:"cookie,omitempty"`
+	Cookie string `protobuf:"bytes,2,opt,name=cookie,proto3" json:"cookie,omitempty"`
+	// The capacity of the member, as in MemberSummary, if it has changed since the last
+	// message. With it, a server of the hub that does not lead can answer plans.
+	Summary       []byte `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2324,6 +2327,13 @@ func (x *MemberPresence) GetCookie() string {
 		return x.Cookie
 	}
 	return ""
+}
+
+func (x *MemberPresence) GetSummary() []byte {
+	if x != nil {
+		return x.Summary
+	}
+	return nil
 }
 
 // OwnerRead asks the owner of a job about it, for a user of the hub. The hub has
@@ -2886,10 +2896,11 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x12\n" +
 	"\x04gpus\x18\x03 \x01(\x05R\x04gpus\x12 \n" +
 	"\vincarnation\x18\x04 \x01(\tR\vincarnation\x12\x10\n" +
-	"\x03hub\x18\x05 \x01(\tR\x03hub\"T\n" +
+	"\x03hub\x18\x05 \x01(\tR\x03hub\"y\n" +
 	"\x0eMemberPresence\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\acluster\x12\x1f\n" +
-	"\x06cookie\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06cookie\"\xd7\x02\n" +
+	"\x06cookie\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06cookie\x12#\n" +
+	"\asummary\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80\x02R\asummary\"\xd7\x02\n" +
 	"\tOwnerRead\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12+\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x17.ares.v1.OwnerRead.KindR\x04kind\x12\x15\n" +

@@ -4105,7 +4105,8 @@ func (x *PlanJobRequest) GetJob() *JobSpec {
 
 type PlanJobResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The job would be placed now, on these nodes and devices.
+	// The job would be placed now, on these nodes and devices. At a hub: a cluster could
+	// start it now, on nodes that the hub does not know.
 	Placed         bool            `protobuf:"varint,1,opt,name=placed,proto3" json:"placed,omitempty"`
 	Seats          []*JobSeat      `protobuf:"bytes,2,rep,name=seats,proto3" json:"seats,omitempty"`
 	Score          int32           `protobuf:"varint,3,opt,name=score,proto3" json:"score,omitempty"`
@@ -4114,6 +4115,8 @@ type PlanJobResponse struct {
 	Explanation *Explanation `protobuf:"bytes,5,opt,name=explanation,proto3" json:"explanation,omitempty"`
 	// Whether it would meet its deadline if it started now.
 	Deadline *DeadlineOutlook `protobuf:"bytes,20,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// At a hub: what it expects of each cluster, the best first.
+	Clusters []*ClusterOutlook `protobuf:"bytes,21,rep,name=clusters,proto3" json:"clusters,omitempty"`
 	// Results of policies: warnings, and required node labels.
 	PolicyNotes   []string `protobuf:"bytes,70,rep,name=policy_notes,json=policyNotes,proto3" json:"policy_notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4188,6 +4191,13 @@ func (x *PlanJobResponse) GetExplanation() *Explanation {
 func (x *PlanJobResponse) GetDeadline() *DeadlineOutlook {
 	if x != nil {
 		return x.Deadline
+	}
+	return nil
+}
+
+func (x *PlanJobResponse) GetClusters() []*ClusterOutlook {
+	if x != nil {
+		return x.Clusters
 	}
 	return nil
 }
@@ -5228,14 +5238,15 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x12ExplainJobResponse\x126\n" +
 	"\vexplanation\x18\x01 \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\"<\n" +
 	"\x0ePlanJobRequest\x12*\n" +
-	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"\xba\x02\n" +
+	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"\xef\x02\n" +
 	"\x0fPlanJobResponse\x12\x16\n" +
 	"\x06placed\x18\x01 \x01(\bR\x06placed\x12&\n" +
 	"\x05seats\x18\x02 \x03(\v2\x10.ares.v1.JobSeatR\x05seats\x12\x14\n" +
 	"\x05score\x18\x03 \x01(\x05R\x05score\x12@\n" +
 	"\x0fplacement_score\x18\x04 \x01(\v2\x17.ares.v1.PlacementScoreR\x0eplacementScore\x126\n" +
 	"\vexplanation\x18\x05 \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\x124\n" +
-	"\bdeadline\x18\x14 \x01(\v2\x18.ares.v1.DeadlineOutlookR\bdeadline\x12!\n" +
+	"\bdeadline\x18\x14 \x01(\v2\x18.ares.v1.DeadlineOutlookR\bdeadline\x123\n" +
+	"\bclusters\x18\x15 \x03(\v2\x17.ares.v1.ClusterOutlookR\bclusters\x12!\n" +
 	"\fpolicy_notes\x18F \x03(\tR\vpolicyNotes\"-\n" +
 	"\x14ListJobEventsRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\xeb\x01\n" +
@@ -5401,10 +5412,11 @@ var file_apipb_job_proto_goTypes = []any{
 	(*DeadlineOutlook)(nil),           // 63: ares.v1.DeadlineOutlook
 	(*PlacementScore)(nil),            // 64: ares.v1.PlacementScore
 	(*Preemption)(nil),                // 65: ares.v1.Preemption
-	(*ListPreemptionsRequest)(nil),    // 66: ares.v1.ListPreemptionsRequest
-	(*PlanConsolidationRequest)(nil),  // 67: ares.v1.PlanConsolidationRequest
-	(*ListPreemptionsResponse)(nil),   // 68: ares.v1.ListPreemptionsResponse
-	(*PlanConsolidationResponse)(nil), // 69: ares.v1.PlanConsolidationResponse
+	(*ClusterOutlook)(nil),            // 66: ares.v1.ClusterOutlook
+	(*ListPreemptionsRequest)(nil),    // 67: ares.v1.ListPreemptionsRequest
+	(*PlanConsolidationRequest)(nil),  // 68: ares.v1.PlanConsolidationRequest
+	(*ListPreemptionsResponse)(nil),   // 69: ares.v1.ListPreemptionsResponse
+	(*PlanConsolidationResponse)(nil), // 70: ares.v1.PlanConsolidationResponse
 }
 var file_apipb_job_proto_depIdxs = []int32{
 	55, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
@@ -5466,54 +5478,55 @@ var file_apipb_job_proto_depIdxs = []int32{
 	64, // 56: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
 	61, // 57: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
 	63, // 58: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
-	49, // 59: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	60, // 60: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	60, // 61: ares.v1.StreamLogsRequest.since:type_name -> google.protobuf.Timestamp
-	51, // 62: ares.v1.StreamLogsRequest.positions:type_name -> ares.v1.LogPosition
-	53, // 63: ares.v1.StreamLogsResponse.lines:type_name -> ares.v1.LogLine
-	51, // 64: ares.v1.StreamLogsResponse.positions:type_name -> ares.v1.LogPosition
-	54, // 65: ares.v1.StreamLogsResponse.notices:type_name -> ares.v1.LogNotice
-	60, // 66: ares.v1.StreamLogsResponse.complete_until:type_name -> google.protobuf.Timestamp
-	60, // 67: ares.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	18, // 68: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	20, // 69: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	24, // 70: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	26, // 71: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	28, // 72: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
-	31, // 73: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	33, // 74: ares.v1.JobService.HoldJob:input_type -> ares.v1.HoldJobRequest
-	35, // 75: ares.v1.JobService.ReleaseJob:input_type -> ares.v1.ReleaseJobRequest
-	37, // 76: ares.v1.JobService.UpdateJob:input_type -> ares.v1.UpdateJobRequest
-	39, // 77: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	47, // 78: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	43, // 79: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	45, // 80: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	41, // 81: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
-	66, // 82: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
-	67, // 83: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
-	50, // 84: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	19, // 85: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	21, // 86: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	25, // 87: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	27, // 88: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	29, // 89: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
-	32, // 90: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	34, // 91: ares.v1.JobService.HoldJob:output_type -> ares.v1.HoldJobResponse
-	36, // 92: ares.v1.JobService.ReleaseJob:output_type -> ares.v1.ReleaseJobResponse
-	38, // 93: ares.v1.JobService.UpdateJob:output_type -> ares.v1.UpdateJobResponse
-	40, // 94: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	48, // 95: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	44, // 96: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	46, // 97: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	42, // 98: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	68, // 99: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
-	69, // 100: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
-	52, // 101: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	85, // [85:102] is the sub-list for method output_type
-	68, // [68:85] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	66, // 59: ares.v1.PlanJobResponse.clusters:type_name -> ares.v1.ClusterOutlook
+	49, // 60: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	60, // 61: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	60, // 62: ares.v1.StreamLogsRequest.since:type_name -> google.protobuf.Timestamp
+	51, // 63: ares.v1.StreamLogsRequest.positions:type_name -> ares.v1.LogPosition
+	53, // 64: ares.v1.StreamLogsResponse.lines:type_name -> ares.v1.LogLine
+	51, // 65: ares.v1.StreamLogsResponse.positions:type_name -> ares.v1.LogPosition
+	54, // 66: ares.v1.StreamLogsResponse.notices:type_name -> ares.v1.LogNotice
+	60, // 67: ares.v1.StreamLogsResponse.complete_until:type_name -> google.protobuf.Timestamp
+	60, // 68: ares.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	18, // 69: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	20, // 70: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	24, // 71: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	26, // 72: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	28, // 73: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
+	31, // 74: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	33, // 75: ares.v1.JobService.HoldJob:input_type -> ares.v1.HoldJobRequest
+	35, // 76: ares.v1.JobService.ReleaseJob:input_type -> ares.v1.ReleaseJobRequest
+	37, // 77: ares.v1.JobService.UpdateJob:input_type -> ares.v1.UpdateJobRequest
+	39, // 78: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	47, // 79: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	43, // 80: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	45, // 81: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	41, // 82: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	67, // 83: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
+	68, // 84: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
+	50, // 85: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	19, // 86: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	21, // 87: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	25, // 88: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	27, // 89: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	29, // 90: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
+	32, // 91: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	34, // 92: ares.v1.JobService.HoldJob:output_type -> ares.v1.HoldJobResponse
+	36, // 93: ares.v1.JobService.ReleaseJob:output_type -> ares.v1.ReleaseJobResponse
+	38, // 94: ares.v1.JobService.UpdateJob:output_type -> ares.v1.UpdateJobResponse
+	40, // 95: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	48, // 96: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	44, // 97: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	46, // 98: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	42, // 99: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	69, // 100: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
+	70, // 101: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
+	52, // 102: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	86, // [86:103] is the sub-list for method output_type
+	69, // [69:86] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }

@@ -76,7 +76,8 @@ type JobServiceClient interface {
 	// ExplainJob lists every reason why a job waits, and suggestions.
 	ExplainJob(ctx context.Context, in *ExplainJobRequest, opts ...grpc.CallOption) (*ExplainJobResponse, error)
 	// PlanJob reports where a job would be placed if it were submitted now, or why it would
-	// wait, when it would start and which jobs would be preempted for it. It changes nothing.
+	// wait, when it would start and which jobs would be preempted for it. At a hub, it reports
+	// which clusters the job would be offered to, and why not to the others. It changes nothing.
 	PlanJob(ctx context.Context, in *PlanJobRequest, opts ...grpc.CallOption) (*PlanJobResponse, error)
 	// PredictJob predicts the runtime of a job, submitted or not, from earlier runs
 	// of similar jobs. It changes nothing.
@@ -316,7 +317,8 @@ type JobServiceServer interface {
 	// ExplainJob lists every reason why a job waits, and suggestions.
 	ExplainJob(context.Context, *ExplainJobRequest) (*ExplainJobResponse, error)
 	// PlanJob reports where a job would be placed if it were submitted now, or why it would
-	// wait, when it would start and which jobs would be preempted for it. It changes nothing.
+	// wait, when it would start and which jobs would be preempted for it. At a hub, it reports
+	// which clusters the job would be offered to, and why not to the others. It changes nothing.
 	PlanJob(context.Context, *PlanJobRequest) (*PlanJobResponse, error)
 	// PredictJob predicts the runtime of a job, submitted or not, from earlier runs
 	// of similar jobs. It changes nothing.

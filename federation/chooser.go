@@ -40,30 +40,58 @@ func clustersOf(g *ares.Grant) []string {
 	return g.Clusters
 }
 
-// showClusters passes the summaries that are new to the Chooser.
+// showClusters passes what is new about the clusters to the Chooser. The caller holds the lock `choosing`.
 func (t *term) showClusters() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.Now()
 	for name := range t.clusters { // order-free: clusters are independent
-		c, s := t.clusters[name], t.sessions[name]
-		open := s != nil && s.open && c.Decided == store.ClusterReady && !c.Damped && c.Known
-		was, known := t.shown[name]
-		next := shownCluster{open: open, summary: was.summary, record: c.Revision}
-		if s != nil {
-			next.summary = s.decoded
-		}
-		if known && was == next {
-			continue
-		}
-		t.shown[name] = next
-		t.Chooser.SetCluster(choose.Cluster{Name: name, Region: c.Region, Open: open, Summary: priced(next.summary, &c)}, now)
+		c := t.clusters[name]
+		t.showCluster(&c, t.known(&c))
 	}
+}
+
+// The method `known` returns what the leader knows of a cluster. The caller holds the term's lock.
+func (t *term) known(c *store.Cluster) shownCluster {
+	s := t.sessions[c.Name]
+	out := shownCluster{record: c.Revision, summary: t.shown[c.Name].summary, closed: closedBy(c, s != nil && s.open, "to the hub")}
+	if s != nil {
+		out.summary = s.decoded
+	}
+	if t.asking != nil {
+		out.closed = choose.Blocker{Kind: restored, Detail: "it gets no offers yet: the hub was restored from a backup and waits until every cluster has answered"}
+	}
+	return out
+}
+
+// knownHere returns what a server that does not lead the hub knows of a cluster, by the cluster's connection to it.
+func (h *Hub) knownHere(c *store.Cluster) shownCluster {
+	out := shownCluster{record: c.Revision}
+	l := h.reads.link(c.Name)
+	if l != nil {
+		l.mu.Lock()
+		out.summary = l.summary
+		l.mu.Unlock()
+	}
+	out.closed = closedBy(c, l != nil && !c.Unreachable, "to this server of the hub")
+	return out
+}
+
+// showCluster tells the Chooser what is known of a cluster, if that is new. The caller holds the lock `choosing`.
+func (h *Hub) showCluster(c *store.Cluster, next shownCluster) {
+	was, known := h.shown[c.Name]
+	if known && (was == next || next.record < was.record) { // an earlier record is from a read that was overtaken
+		return
+	}
+	h.shown[c.Name] = next
+	h.Chooser.SetCluster(choose.Cluster{
+		Name: c.Name, Region: c.Region, Open: next.closed == choose.Blocker{}, Closed: next.closed,
+		Summary: priced(next.summary, c), LocalTenants: c.LocalTenants,
+	}, h.Now())
 }
 
 // shownCluster is what the Chooser was told of a cluster.
 type shownCluster struct {
-	open    bool
+	closed  choose.Blocker   // why the cluster gets no offers, empty if it gets them
 	summary *summary.Summary // as the cluster sent it
 	record  int64            // revision of the cluster's record
 }
@@ -76,13 +104,14 @@ func priced(s *summary.Summary, c *store.Cluster) *summary.Summary {
 	return s.WithTerms(&summary.Terms{PriceMicros: c.Prices})
 }
 
-// chosen returns the offers and the stops that the Chooser decides on now.
-func (t *term) chosen(now time.Time) ([]store.Offer, []ares.Stopping) {
+// chosen returns the offers and the stops that the Chooser decides on now. The map has the offers with their costs.
+func (t *term) chosen(now time.Time) (batch []store.Offer, quotes map[ares.JobID]choose.Offer, stops []ares.Stopping) {
 	t.choosing.Lock()
 	began := time.Now()
 	t.showClusters()
 	offers, more := t.Chooser.Decide(now)
-	took, stops := time.Since(began), t.Chooser.Stops()
+	took := time.Since(began)
+	stops = t.Chooser.Stops()
 	t.choosing.Unlock()
 	if t.Observe != nil {
 		t.Observe(took)
@@ -90,32 +119,39 @@ func (t *term) chosen(now time.Time) ([]store.Offer, []ares.Stopping) {
 	if more {
 		wake(t.changed)
 	}
-	var out []store.Offer
+	quotes = make(map[ares.JobID]choose.Offer, len(offers))
 	for i := range offers {
 		e := t.view.Job(offers[i].Job)
 		if e == nil || !mayBeOffered(e) || t.grant(e.Job.ID) != nil {
 			continue
 		}
-		names := slices.DeleteFunc(offers[i].Clusters(), func(name string) bool {
+		o := &offers[i]
+		o.Candidates = slices.DeleteFunc(o.Candidates, func(k choose.Candidate) bool {
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			c, ok := t.clusters[name]
+			c, ok := t.clusters[k.Cluster]
 			return !ok || !IsAllowed(e.Job, &e.Run, &c)
 		})
-		if len(names) > 0 {
-			out = append(out, store.Offer{Job: e.Job.ID, Clusters: names, RunRevision: e.Run.Revision, At: now})
+		if len(o.Candidates) > 0 {
+			batch = append(batch, store.Offer{Job: e.Job.ID, Clusters: o.Clusters(), RunRevision: e.Run.Revision, At: now})
+			quotes[e.Job.ID] = *o
 		}
 	}
-	return out, stops
+	return batch, quotes, stops
 }
 
 // offerChosen writes what the Chooser decided.
 func (t *term) offerChosen(ctx context.Context) error {
-	batch, stops := t.chosen(t.Now())
+	batch, quotes, stops := t.chosen(t.Now())
 	if err := t.stopWaiting(ctx, stops); err != nil || len(batch) == 0 {
 		return err
 	}
 	made, err := t.Store.Offer(ctx, t.lead, batch)
+	t.mu.Lock()
+	for i := range made { // before the members are told, so that the first claim finds the costs
+		t.quoted[made[i].Job] = quotedOffer{made[i].Epoch, quotes[made[i].Job]}
+	}
+	t.mu.Unlock()
 	t.choosing.Lock()
 	defer t.choosing.Unlock()
 	for i := range made { // before the view shows them, so that the next decision does not repeat them
@@ -139,10 +175,10 @@ func (t *term) stopWaiting(ctx context.Context, stops []ares.Stopping) error {
 }
 
 // decodeSummary reads a summary of a member. A summary of another version that cannot be read counts as none.
-func (t *term) decodeSummary(cluster string, data []byte) *summary.Summary {
+func (h *Hub) decodeSummary(cluster string, data []byte) *summary.Summary {
 	s, err := summary.Decode(data)
 	if err != nil {
-		t.Log.Warn("the summary of a cluster cannot be read", "cluster", cluster, "error", err)
+		h.Log.Warn("the summary of a cluster cannot be read", "cluster", cluster, "error", err)
 		return nil
 	}
 	return s

@@ -5,63 +5,75 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/federation/choose"
 	"github.com/ares-scheduler/ares/federation/grant"
 	"github.com/ares-scheduler/ares/store"
 )
 
-// bidTime is how long the hub waits for better claims after the first one.
-const bidTime = 150 * time.Millisecond
-
-// A bid is one claim with what its cluster expects.
+// A bid is one claim, with the session to which the answer goes.
 type bid struct {
 	s     *session
 	claim *apipb.GrantClaim
-	rank  int // place of the cluster in the offer
 }
 
-// isBetterThan compares bids: the earlier start wins, then the cluster that the hub prefers.
-func (b *bid) isBetterThan(o *bid) bool {
-	if x, y := b.claim.GetBid().GetStartDelayMs(), o.claim.GetBid().GetStartDelayMs(); x != y {
-		return x < y
-	}
-	return b.rank < o.rank
+// A bidding collects the claims of one offer. The auction ranks them.
+type bidding struct {
+	epoch   int64
+	auction *choose.Auction
+	claims  map[string]bid // by cluster
 }
 
-// An auction collects the claims of one offer.
-type auction struct {
+// A quotedOffer is an open offer with the costs from which the Chooser made it.
+type quotedOffer struct {
 	epoch int64
-	bids  []bid
+	offer choose.Offer
+}
+
+// The method `offerOf` returns the offer that a grant stands for. An offer of an earlier leader has no costs: the clusters of
+// the grant are in the order of their costs, so the earliest start wins then. The caller holds the term's lock.
+func (t *term) offerOf(g *ares.Grant) choose.Offer {
+	if q, ok := t.quoted[g.Job]; ok && q.epoch == g.Epoch {
+		return q.offer
+	}
+	return choose.OfferOf(g.Job, g.Clusters)
 }
 
 // The method `claim` handles a claim. The claim of the first cluster of the offer wins at once if the job would start
-// now. Other claims wait a moment for better ones.
+// now. Other claims wait a moment for better ones, unless no other cluster is there that could claim the job.
 func (s *session) claim(m *apipb.GrantClaim) error {
-	id := ares.JobID(m.GetJobId())
+	id, b := ares.JobID(m.GetJobId()), bid{s: s, claim: m}
 	g := s.t.grant(id)
-	rank := 0
-	alone := true
-	if g != nil && g.Epoch == m.GetEpoch() && g.State == ares.GrantOffered {
-		for i, c := range g.Clusters {
-			if c == s.hello.Cluster {
-				rank = i
-			}
-		}
-		alone = s.t.connected(g.Clusters) < 2
+	if g == nil || g.Epoch != m.GetEpoch() || g.State != ares.GrantOffered || s.t.connected(g.Clusters) < 2 {
+		return b.settle() // the store decides
 	}
-	b := bid{s: s, claim: m, rank: rank}
-	if alone || rank == 0 && m.GetBid().GetStartDelayMs() == 0 {
-		return b.settle()
-	}
+	now := s.t.Now()
 	s.t.mu.Lock()
-	defer s.t.mu.Unlock()
-	a := s.t.auctions[id]
-	if a == nil || a.epoch != m.GetEpoch() {
-		a = &auction{epoch: m.GetEpoch()}
-		s.t.auctions[id] = a
-		time.AfterFunc(bidTime, func() { s.t.decide(id, a) })
+	a := s.t.biddings[id]
+	begins := a == nil || a.epoch != m.GetEpoch()
+	if begins {
+		a = &bidding{epoch: m.GetEpoch(), auction: choose.NewAuction(s.t.offerOf(g)), claims: map[string]bid{}}
+		s.t.biddings[id] = a
 	}
-	a.bids = append(a.bids, b)
-	return nil
+	a.claims[s.hello.Cluster] = b
+	a.auction.Add(choose.Bid{
+		Cluster: s.hello.Cluster, StartsAt: now.Add(time.Duration(m.GetBid().GetStartDelayMs()) * time.Millisecond), Score: int(m.GetBid().GetScore()),
+	}, now)
+	winner, over := a.auction.Winner(now)
+	wins := over && winner.Cluster == s.hello.Cluster
+	if wins {
+		delete(a.claims, winner.Cluster)
+	}
+	if wins && begins { // nobody else waits for the end of this auction
+		delete(s.t.biddings, id)
+	}
+	s.t.mu.Unlock()
+	switch {
+	case wins:
+		return b.settle()
+	case begins:
+		time.AfterFunc(choose.BidWindow, func() { s.t.decide(id, a) })
+	}
+	return nil // the timer answers, also if another session has just won: that one may be handling a message
 }
 
 // The method `connected` counts the clusters that have an open session.
@@ -76,24 +88,23 @@ func (t *term) connected(names []string) (n int) {
 	return n
 }
 
-// The method `decide` ends an auction. It tries the bids from the best to the worst, because a session may have ended.
-func (t *term) decide(id ares.JobID, a *auction) {
+// The method `decide` ends an auction. It tries the bids from the best to the worst, because a session may have ended. The claims
+// that lose are answered too.
+func (t *term) decide(id ares.JobID, a *bidding) {
+	now := t.Now()
 	t.mu.Lock()
-	if t.auctions[id] == a {
-		delete(t.auctions, id)
+	if t.biddings[id] == a {
+		delete(t.biddings, id)
 	}
-	bids := a.bids
-	a.bids = nil
-	t.mu.Unlock()
-	for len(bids) > 0 {
-		best := 0
-		for i := range bids {
-			if bids[i].isBetterThan(&bids[best]) {
-				best = i
-			}
+	var claims []bid
+	for _, ranked := range a.auction.Ranked(now) {
+		if b, ok := a.claims[ranked.Cluster]; ok {
+			claims = append(claims, b)
 		}
-		b := bids[best]
-		bids = append(bids[:best], bids[best+1:]...)
+	}
+	clear(a.claims)
+	t.mu.Unlock()
+	for _, b := range claims {
 		b.s.handling.Lock()
 		err := error(nil)
 		if !b.s.closed {

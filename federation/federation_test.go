@@ -158,6 +158,7 @@ type member struct {
 	answer atomic.Pointer[answerer]
 	// While claimAll is true, the member believes that it would start every job at once.
 	claimAll atomic.Bool
+	admit    func(context.Context, *ares.Job) error // of the uplink; it may be nil
 	stop     func()
 }
 
@@ -227,7 +228,7 @@ func (m *member) start() {
 	loop.Observe, loop.Record, loop.Interval = func(time.Duration) {}, func(scheduler.Decision) {}, 50*time.Millisecond
 	m.uplink = federation.NewUplink(m.view)
 	m.uplink.Store, m.uplink.Now, m.uplink.Log, m.uplink.Heartbeat = m.s, time.Now, controltest.Quiet, heartbeat
-	m.uplink.Dial = m.wire.dial
+	m.uplink.Dial, m.uplink.Admit = m.wire.dial, m.admit
 	m.uplink.DialServer = func(_ context.Context, addr string) (*grpc.ClientConn, error) { return m.wire.dialAt(addr) }
 	m.uplink.Answer = func(ctx context.Context, q *apipb.OwnerRead, _ store.Snapshot, send func(*apipb.ReadAnswer) error) error {
 		return (*m.answer.Load())(ctx, q, send)

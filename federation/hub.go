@@ -70,14 +70,15 @@ type Hub struct {
 	reset   bool                // everything may have changed
 	news    chan struct{}
 
-	choosing sync.Mutex // guards the Chooser
+	choosing sync.Mutex              // guards the Chooser and the map
+	shown    map[string]shownCluster // what the Chooser was told of each cluster
 }
 
 // NewHub returns a Hub. The given view keeps it up to date.
 func NewHub(view *cache.View) *Hub {
 	h := &Hub{
 		view: view, Heartbeat: DefaultHeartbeat, Interval: time.Second,
-		grants: map[ares.JobID]*ares.Grant{}, touched: map[ares.JobID]bool{}, news: make(chan struct{}, 1),
+		grants: map[ares.JobID]*ares.Grant{}, touched: map[ares.JobID]bool{}, news: make(chan struct{}, 1), shown: map[string]shownCluster{},
 		reads: readers{links: map[string]*readLink{}, heard: map[string]time.Time{}},
 	}
 	view.Feed(h.apply)

@@ -185,6 +185,9 @@ func (t *term) isBetter(e *entry, g *ares.Grant, clusters []Candidate) bool {
 func (t *term) tell(id ares.JobID, e *entry, g *ares.Grant) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if q, ok := t.quoted[id]; ok && (g == nil || g.State != ares.GrantOffered || g.Epoch > q.epoch) {
+		delete(t.quoted, id)
+	}
 	for name, s := range t.sessions { // order-free: sessions are independent
 		if !s.open {
 			continue

@@ -12,6 +12,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/federation/grant"
+	"github.com/ares-scheduler/ares/federation/summary"
 )
 
 const (
@@ -38,10 +39,11 @@ type readLink struct {
 	out     chan *apipb.OwnerRead // holds maxReads, so that putting never blocks
 	gone    chan struct{}         // closed when the stream has ended, or another one has replaced it
 
-	mu     sync.Mutex
-	cookie string
-	open   map[int64]*read
-	ended  bool
+	mu      sync.Mutex
+	cookie  string
+	summary *summary.Summary // the last one that the member sent on this stream, nil before the first
+	open    map[int64]*read
+	ended   bool
 }
 
 // A read is a question to a member, and its answer.
@@ -67,6 +69,7 @@ func (h *Hub) ServeReads(stream apipb.FederationService_ServeReadsServer) error 
 	if err = h.checkCookie(ctx, l); err != nil {
 		return apipb.ToStatus(err)
 	}
+	h.noteSummary(l, hello)
 	h.reads.attach(l)
 	defer h.reads.detach(l)
 	beats := make(chan *apipb.MemberPresence)
@@ -96,6 +99,7 @@ func (h *Hub) ServeReads(stream apipb.FederationService_ServeReadsServer) error 
 			return apipb.ToStatus(ares.Errorf(ares.Unavailable, "the cluster has missed %d heartbeats", grant.Missed))
 		case m := <-beats:
 			silent.Reset(grant.Missed * h.Heartbeat)
+			h.noteSummary(l, m)
 			l.mu.Lock()
 			l.cookie = m.GetCookie()
 			l.mu.Unlock()
@@ -106,6 +110,17 @@ func (h *Hub) ServeReads(stream apipb.FederationService_ServeReadsServer) error 
 			}
 		}
 	}
+}
+
+// noteSummary keeps the summary in a message of a member, if it has one.
+func (h *Hub) noteSummary(l *readLink, m *apipb.MemberPresence) {
+	if len(m.GetSummary()) == 0 {
+		return
+	}
+	decoded := h.decodeSummary(l.cluster, m.GetSummary())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.summary = decoded
 }
 
 func (h *Hub) authenticate(ctx context.Context, cluster string) error {

@@ -29,18 +29,18 @@ type term struct {
 	asking   *store.Asking        // while the hub asks every member after a restore (F6), otherwise nil
 	unheard  map[string]time.Time // when a cluster without a session was heard last
 	lost     map[string]bool      // clusters that were reported as unreachable
-	auctions map[ares.JobID]*auction
-	roster   *store.Roster // as of the last read of the clusters
-	recorded *store.Roster // the last one that was written to history
+	biddings map[ares.JobID]*bidding
+	quoted   map[ares.JobID]quotedOffer // the open offers that this leader has made with the Chooser
+	roster   *store.Roster              // as of the last read of the clusters
+	recorded *store.Roster              // the last one that was written to history
 
 	rosterNews chan struct{} // holds one token when the roster is to be written to history
 
 	// Only the goroutine of run uses these.
-	waiting  map[ares.JobID]bool     // jobs that could be offered
-	shown    map[string]shownCluster // what the Chooser knows of the clusters
-	waitsFor string                  // clusters that a restored hub waits for, as last logged
-	unlisted string                  // clusters whose names are not stored outside the hub, as last logged
-	read     time.Time               // when the clusters were read last
+	waiting  map[ares.JobID]bool // jobs that could be offered
+	waitsFor string              // clusters that a restored hub waits for, as last logged
+	unlisted string              // clusters whose names are not stored outside the hub, as last logged
+	read     time.Time           // when the clusters were read last
 }
 
 func (h *Hub) newTerm(ctx context.Context, lead *store.Leadership) (*term, error) {
@@ -58,7 +58,7 @@ func (h *Hub) newTerm(ctx context.Context, lead *store.Leadership) (*term, error
 	t := &term{
 		Hub: h, ctx: ctx, lead: lead, id: id, me: incarnation(id, 0), asking: asking, changed: make(chan struct{}, 1),
 		clusters: map[string]store.Cluster{}, sessions: map[string]*session{}, unheard: map[string]time.Time{}, lost: map[string]bool{},
-		auctions: map[ares.JobID]*auction{}, waiting: map[ares.JobID]bool{}, shown: map[string]shownCluster{},
+		biddings: map[ares.JobID]*bidding{}, quoted: map[ares.JobID]quotedOffer{}, waiting: map[ares.JobID]bool{},
 		roster: &store.Roster{}, rosterNews: make(chan struct{}, 1),
 	}
 	if asking != nil {

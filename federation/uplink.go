@@ -71,6 +71,7 @@ type Uplink struct {
 
 	cookie        string        // of the latest session of this server, "" before the first one
 	cookieChanged chan struct{} // closed when it changes
+	summary       []byte        // that was sent to the hub last
 }
 
 // NewUplink returns an Uplink. The given view keeps it up to date.

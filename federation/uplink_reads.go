@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"strings"
@@ -106,13 +107,19 @@ func (u *Uplink) waitForReads(ctx context.Context, addr string) error {
 	}
 }
 
-// The method `beat` tells the hub again and again that this cluster is there, and the cookie of its session.
+// The method `beat` tells the hub again and again that this cluster is there, the cookie of its session, and what has changed of
+// its capacity.
 func (s *readServer) beat(ctx context.Context, stream grpc.BidiStreamingClient[apipb.MemberPresence, apipb.OwnerRead]) error {
 	tick := time.NewTicker(s.u.Heartbeat)
 	defer tick.Stop()
+	var told []byte
 	for {
 		cookie, changed := s.u.sessionCookie() // "" if this server has had no session yet
-		if err := stream.Send(&apipb.MemberPresence{Cluster: s.member.Name, Cookie: cmp.Or(cookie, s.member.Cookie)}); err != nil {
+		m := &apipb.MemberPresence{Cluster: s.member.Name, Cookie: cmp.Or(cookie, s.member.Cookie)}
+		if latest := s.u.latestSummary(); !bytes.Equal(latest, told) {
+			m.Summary, told = latest, latest
+		}
+		if err := stream.Send(m); err != nil {
 			return err
 		}
 		select {
@@ -129,6 +136,13 @@ func (u *Uplink) sessionCookie() (cookie string, changed <-chan struct{}) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.cookie, u.cookieChanged
+}
+
+// latestSummary returns the summary that the leader of the hub was told last, or nil.
+func (u *Uplink) latestSummary() []byte {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.summary
 }
 
 func (u *Uplink) setCookie(cookie string) {

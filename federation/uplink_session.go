@@ -138,6 +138,9 @@ func (l *link) summarize() {
 		return
 	}
 	l.summary, l.summarized = made, time.Now()
+	l.u.mu.Lock()
+	l.u.summary = made
+	l.u.mu.Unlock()
 	l.put(&apipb.MemberMessage{Body: &apipb.MemberMessage_Summary{Summary: &apipb.MemberSummary{Summary: made}}})
 }
 

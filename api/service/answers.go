@@ -57,6 +57,9 @@ func (d *jobService) ExplainJob(ctx context.Context, req *apipb.ExplainJobReques
 	e := d.explained(ctx, visibilityOf(ctx), snap.Job, &snap.Run)
 	e.Deadline = d.outlook(snap.Job, &snap.Run)
 	e.Placements = d.placementReasons(visibilityOf(ctx), snap.Job, &snap.Run)
+	if err = d.atHub(ctx, e, snap.Job, &snap.Run, nil); err != nil {
+		return nil, err
+	}
 	return &apipb.ExplainJobResponse{Explanation: e}, nil
 }
 
@@ -73,13 +76,28 @@ func (d *jobService) PlanJob(ctx context.Context, req *apipb.PlanJobRequest) (*a
 	placing, why := d.Cfg.Engine.Plan(job, p)
 	if why != nil {
 		why.Job = "" // the job does not exist, so its ID is meaningless
-		return &apipb.PlanJobResponse{Explanation: d.newExplanation(why, visibilityOf(ctx).within(job.Tenant)), Deadline: d.outlook(job, nil), PolicyNotes: notesOf(job)}, nil
+		resp := &apipb.PlanJobResponse{Explanation: d.newExplanation(why, visibilityOf(ctx).within(job.Tenant)), Deadline: d.outlook(job, nil), PolicyNotes: notesOf(job)}
+		return resp, d.planAtHub(ctx, resp, job, p)
 	}
 	resp := &apipb.PlanJobResponse{Placed: true, Score: int32(placing.Score), PlacementScore: newPlacementScore(placing.PlacementScore), Deadline: d.outlook(job, nil), PolicyNotes: notesOf(job)}
 	for i := range placing.Seats {
 		resp.Seats = append(resp.Seats, newSeat(&placing.Seats[i]))
 	}
 	return resp, nil
+}
+
+// planAtHub completes the plan of a job at a hub, whose engine has no nodes and so never places a job. In a cluster, the method does
+// nothing.
+func (d *jobService) planAtHub(ctx context.Context, resp *apipb.PlanJobResponse, job *ares.Job, p *ares.RuntimePredicted) error {
+	e := resp.GetExplanation()
+	if err := d.atHub(ctx, e, job, nil, p); err != nil {
+		return err
+	}
+	resp.Clusters, e.Clusters = e.GetClusters(), nil
+	if len(resp.GetClusters()) > 0 && resp.GetClusters()[0].GetFits() && len(e.GetBlockers()) == 0 {
+		resp.Placed, resp.Explanation = true, nil
+	}
+	return nil
 }
 
 // The method `explained` returns the full explanation of why a job waits. The method first waits

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,6 +20,9 @@ type Owners interface {
 	OwnerLogs(ctx context.Context, run *ares.Run, a *ares.Attempt, req *apipb.StreamLogsRequest, who Reader, send func(*apipb.StreamLogsResponse) error) error
 	// OwnerExplanation returns the owner's explanation of a bound job, or nil if no cluster owns the job any more.
 	OwnerExplanation(ctx context.Context, id ares.JobID, who Reader) (*apipb.Explanation, error)
+	// Outlook returns what the hub expects of each cluster for a job that no cluster owns, the best first. The run is nil if the job is
+	// only planned, and the prediction is nil if there is none.
+	Outlook(ctx context.Context, job *ares.Job, run *ares.Run, predicted *ares.RuntimePredicted) ([]*apipb.ClusterOutlook, error)
 	// Heard returns when this server has heard a cluster last, or false if it never has.
 	Heard(cluster string) (time.Time, bool)
 }
@@ -93,6 +97,28 @@ func (d *Services) ownerExplains(ctx context.Context, snap *store.Snapshot) (*ap
 		return nil, nil
 	}
 	return e, err
+}
+
+// atHub completes the explanation of a job that waits at a hub, or would wait there: it adds what the hub expects of each cluster, and
+// removes what the engine says of nodes, because a hub has none. What remains are the hub's own reasons: quotas, dependencies
+// and the order of the queue. In a cluster, the method does nothing.
+func (d *Services) atHub(ctx context.Context, e *apipb.Explanation, job *ares.Job, run *ares.Run, p *ares.RuntimePredicted) (err error) {
+	if d.Cfg.Federation.Owners == nil {
+		return nil
+	}
+	e.Blockers = slices.DeleteFunc(e.Blockers, func(b *apipb.Blocker) bool { return isAboutNodes(b.GetKind()) })
+	e.Remedies, e.Holders, e.Eta, e.Hold = nil, nil, nil, nil
+	e.Clusters, err = d.Cfg.Federation.Owners.Outlook(ctx, job, run, p)
+	return err
+}
+
+// isAboutNodes reports whether a kind of blockers depends on nodes.
+func isAboutNodes(kind string) bool {
+	switch kind {
+	case ares.BlockerNodes, ares.BlockerCapacity, ares.BlockerAffinity, ares.BlockerReservation, ares.BlockerPreemption:
+		return true
+	}
+	return false
 }
 
 // ownerLogs sends output of an attempt that ran in another cluster.

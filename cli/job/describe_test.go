@@ -239,3 +239,82 @@ func TestForecastTexts(t *testing.T) {
 		}
 	}
 }
+
+// sampleClusters are what a hub expects of four clusters.
+func sampleClusters() []*apipb.ClusterOutlook {
+	return []*apipb.ClusterOutlook{
+		{
+			Cluster: "east", Region: "eu-east", Verdict: "chosen", Rank: 1, GpuModel: "H100", Fits: true, StartsAt: at(0),
+			Cost: &apipb.ClusterCost{TotalMicros: 20_000_000, ComputeMicros: 20_000_000},
+		},
+		{
+			Cluster: "north", Verdict: "possible", GpuModel: "H100", StartsAt: at(300),
+			Cost:     &apipb.ClusterCost{TotalMicros: 16_088_434, ComputeMicros: 16_000_000, WaitingMicros: 83_334, EgressMicros: 5_000, TransferMicros: 100},
+			Blockers: []*apipb.ClusterBlocker{{Kind: "capacity", Detail: "2 of its 8 devices of model H100 are free now, and the job needs 8"}},
+		},
+		{
+			Cluster: "south", Region: "us-south", Verdict: "blocked",
+			Blockers: []*apipb.ClusterBlocker{{Kind: "cordoned", Detail: "it is cordoned"}, {Kind: "residency", Detail: "the data s3://a\x1b[31m must stay in region eu-east, and it is in region us-south"}},
+		},
+	}
+}
+
+// clusterTable is how sampleClusters are shown.
+const clusterTable = `
+CLUSTER  REGION    VERDICT   GPUS  STARTS          COST   COMPUTE  EGRESS  WAITING  TRANSFER
+east     eu-east   chosen    H100  now             20.00  20.00    0.00    0.00     0.00
+north    -         possible  H100  in about 5m00s  16.09  16.00    <0.01   0.08     <0.01
+south    us-south  blocked   -     -               -      -        -       -        -
+
+Blockers     - north: 2 of its 8 devices of model H100 are free now, and the job needs 8
+             - south: it is cordoned
+             - south: the data s3://a must stay in region eu-east, and it is in region us-south
+`
+
+// TestHubPlan checks what "ares job plan" shows at a hub.
+func TestHubPlan(t *testing.T) {
+	all := sampleClusters()
+	quota := &apipb.Explanation{Queue: "default", Blockers: []*apipb.Blocker{{Kind: "quota", Detail: "tenant limit"}}}
+	for _, c := range []struct {
+		plan *apipb.PlanJobResponse
+		want string
+	}{
+		{&apipb.PlanJobResponse{Placed: true, Clusters: all}, "The hub would offer the job to cluster east first, which could start it now.\n" + clusterTable},
+		{&apipb.PlanJobResponse{Explanation: quota, Clusters: all}, "The job would wait at the hub.\nQueue        default\nWaits for    - tenant limit\n" + clusterTable},
+		{&apipb.PlanJobResponse{Explanation: &apipb.Explanation{}, Clusters: []*apipb.ClusterOutlook{{Cluster: "a", Rank: 1}}}, "The job would wait: no cluster has enough free capacity now.\n"},
+		{&apipb.PlanJobResponse{Explanation: &apipb.Explanation{}, Clusters: all[2:]}, "The job would wait: no cluster can run it now.\n"},
+	} {
+		a, out := newTestCommands()
+		a.writePlan(out, c.plan)
+		if !strings.HasPrefix(out.String(), c.want) {
+			t.Errorf("got\n%s\nwant\n%s", out, c.want)
+		}
+	}
+}
+
+// TestExplainedClusters checks what "ares job explain" shows at a hub for a job that no cluster owns.
+func TestExplainedClusters(t *testing.T) {
+	all := sampleClusters()
+	show := func() string {
+		a, out := newTestCommands()
+		a.writeExplanation(out, &apipb.Explanation{JobId: "hub-1", Queue: "default", State: "pending", Clusters: all})
+		return out.String()
+	}
+	const head = "Job          hub-1\nQueue        default\nWaits for    "
+	if got, want := show(), head+"its offer: the hub's next round offers it to east\n"+clusterTable; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	all[0].Offered = true
+	if got, want := show(), head+"the answer to its offer: it is offered to east\n"+clusterTable; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	all = all[1:]
+	all[0].Rank, all[0].Verdict = 1, "chosen"
+	if got := show(); !strings.HasPrefix(got, head+"free capacity in a cluster that may run it\n") {
+		t.Error(got)
+	}
+	all = all[1:]
+	if got := show(); !strings.HasPrefix(got, head+"a cluster that can run it\n") {
+		t.Error(got)
+	}
+}

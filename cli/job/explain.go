@@ -27,7 +27,8 @@ func (a *commands) jobExplainCommand() *cobra.Command {
   ares job explain "$job"`, Args: command.ExactArgs("JOB"),
 		Long: `For a waiting job, explain why it waits, what it needs, which jobs are ahead of it and what
 would help. For a job that runs or has ended, explain why it started when it did, and why on
-these nodes.
+these nodes. At a hub, a job that no cluster owns is explained by what keeps each cluster from
+starting it, and the others by their cluster.
 
 ` + addressing,
 		RunE: a.withJobs(toRead, func(ctx context.Context, c *client.Client, args []string) error {
@@ -98,7 +99,8 @@ submit". If the job would start now, the output shows its nodes, its devices, an
 the placement. If the job would wait, the output shows the reasons, the jobs ahead of it, and
 the ETA. The output also shows suggestions, and the preemptions that would let the job start.
 Each preemption is shown with its cost. If a file has several jobs, each job is planned as if it
-were submitted alone.`,
+were submitted alone. At a hub, the output shows to which clusters the job would be offered, the
+expected start and cost in each cluster, and why the other clusters cannot run it.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			specs, err := s.specs(cmd, args)
@@ -146,6 +148,10 @@ func (s *submission) plan(ctx context.Context, c *client.Client, specs []*apipb.
 }
 
 func (a *commands) writePlan(w io.Writer, p *apipb.PlanJobResponse) {
+	if len(p.GetClusters()) > 0 {
+		a.writeHubPlan(w, p)
+		return
+	}
 	if !p.GetPlaced() {
 		output.Printf(w, "The job would wait.\n")
 		output.NewSheet(w).List("Policies", p.GetPolicyNotes())
@@ -176,6 +182,8 @@ func (a *commands) writeExplanation(w io.Writer, e *apipb.Explanation) {
 	s.Line("Hold", a.holdText(e.GetHold()))
 	if blockers := blockerText(e); len(blockers) > 0 {
 		s.List("Waits for", blockers)
+	} else if waits && len(e.GetClusters()) > 0 {
+		s.Line("Waits for", clusterWait(e.GetClusters()))
 	} else if waits && e.GetNomination() == nil {
 		s.Line("Waits for", "nothing: the next cycle can place it")
 	} else if !waits {
@@ -188,7 +196,7 @@ func (a *commands) writeExplanation(w io.Writer, e *apipb.Explanation) {
 	for _, r := range e.GetRemedies() {
 		helps = append(helps, remedyText(r))
 	}
-	if len(helps) == 0 && len(e.GetBlockers()) > 0 && e.GetJobId() != "" { // no remedies are computed for a job that is only planned
+	if len(helps) == 0 && len(e.GetBlockers()) > 0 && e.GetJobId() != "" && len(e.GetClusters()) == 0 { // no remedies are computed for a job that is only planned
 		helps = []string{"no change or pair of changes was found"}
 	}
 	s.List("Would help", helps)
@@ -207,6 +215,7 @@ func (a *commands) writeExplanation(w io.Writer, e *apipb.Explanation) {
 	}
 	s.List("Held", held)
 	writeOutlook(s, e.GetDeadline())
+	a.writeClusters(w, e.GetClusters())
 }
 
 // deadlineKept describes whether a finished job met its deadline. deadlineKept returns "" if the

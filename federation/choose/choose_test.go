@@ -141,10 +141,10 @@ func TestOfferAhead(t *testing.T) {
 		t.Errorf("%+v", offers)
 	}
 	var said []string
-	for _, v := range c.Explain(job("wide", 1, ares.Spec{Members: 2, GPUs: 8, GPUModel: "H100"})) {
+	for _, v := range c.Explain(job("wide", 1, ares.Spec{Members: 2, GPUs: 8, GPUModel: "H100"}), nil, nil) {
 		said = append(said, v.String())
 	}
-	if text := strings.Join(said, "\n"); !strings.Contains(text, "full: no free capacity, cost ") || !strings.Contains(text, "none: it has no 16 devices of model H100") {
+	if text := strings.Join(said, "\n"); !strings.Contains(text, "full: no free capacity, cost ") || !strings.Contains(text, "none: it has no devices of model H100") {
 		t.Error(text)
 	}
 }
@@ -386,7 +386,8 @@ func TestAuction(t *testing.T) {
 		{"another cluster waits for the window", []choose.Bid{{Cluster: "b", StartsAt: start}}, 149, ""},
 		{"and wins then", []choose.Bid{{Cluster: "b", StartsAt: start}}, 150, "b"},
 		{"the earlier start wins", []choose.Bid{{Cluster: "top", StartsAt: later}, {Cluster: "c", StartsAt: start}}, 150, "c"},
-		{"all bids are there", []choose.Bid{{Cluster: "top", StartsAt: later}, {Cluster: "c", StartsAt: later}, {Cluster: "b", StartsAt: later}}, 0, "b"},
+		{"all bids are there", []choose.Bid{{Cluster: "c", StartsAt: later}, {Cluster: "b", StartsAt: later}, {Cluster: "top", StartsAt: later}}, 0, "top"},
+		{"the place in the offer decides between equal costs and scores", []choose.Bid{{Cluster: "c", StartsAt: later}, {Cluster: "b", StartsAt: later}}, 150, "b"},
 		{"the score decides between equal costs", []choose.Bid{{Cluster: "c", StartsAt: start, Score: 2}, {Cluster: "b", StartsAt: start, Score: 1}}, 150, "c"},
 		{"a later bid replaces the earlier one", []choose.Bid{{Cluster: "b", StartsAt: later}, {Cluster: "c", StartsAt: start.Add(time.Minute)}, {Cluster: "b", StartsAt: start}}, 150, "b"},
 	} {
@@ -397,6 +398,17 @@ func TestAuction(t *testing.T) {
 		if b, _ := a.Winner(at(c.ms)); b.Cluster != c.want {
 			t.Errorf("%s: %q wins, want %q", c.name, b.Cluster, c.want)
 		}
+	}
+	a := choose.NewAuction(choose.OfferOf("j", []string{"z", "y", "x"}))
+	for cluster, delay := range map[string]time.Duration{"x": time.Millisecond, "y": time.Minute, "z": time.Minute} {
+		a.Add(choose.Bid{Cluster: cluster, StartsAt: start.Add(delay)}, start)
+	}
+	var order []string
+	for _, b := range a.Ranked(start) {
+		order = append(order, b.Cluster)
+	}
+	if !slices.Equal(order, []string{"x", "z", "y"}) {
+		t.Errorf("without costs, the bids are ranked %v", order)
 	}
 }
 

@@ -53,6 +53,7 @@ type Chooser struct {
 	fleets   []*fleet // sorted by name
 	egress   map[string]int64
 	tenants  map[string]bool // that the hub knows
+	local    map[string]bool // tenants for which some cluster runs no jobs of the hub
 	ranked   map[rankKey][]Candidate
 	// openAhead counts the grants that are offers ahead.
 	openAhead int
@@ -61,8 +62,11 @@ type Chooser struct {
 
 // entry is a job of the hub.
 type entry struct {
-	job   *ares.Job // as the hub has it
-	run   *ares.Run // nil if there is none
+	job *ares.Job // as the hub has it
+	run *ares.Run // nil if there is none
+	// predicted is the runtime of a job that is only planned. The engine has that of the others.
+	predicted *ares.RuntimePredicted
+
 	needs Needs
 	ask   request
 	grant *hold // nil if the job has no grant
@@ -302,7 +306,7 @@ func (c *Chooser) SetCluster(cl Cluster, now time.Time) {
 	f := c.fleets[at]
 	events := f.update(cl)
 	events = append(events, c.localUse(f)...)
-	c.refreshEgress()
+	c.refreshTerms()
 	c.apply(events, now)
 }
 
@@ -330,7 +334,7 @@ func (c *Chooser) RemoveCluster(name string, now time.Time) {
 		}
 	}
 	c.fleets = slices.DeleteFunc(c.fleets, func(o *fleet) bool { return o == f })
-	c.refreshEgress()
+	c.refreshTerms()
 	c.apply(events, now)
 }
 

@@ -13,8 +13,12 @@ type Cluster struct {
 	Name   string
 	Region string
 	// Open is true if the cluster gets offers: it is connected, not cordoned, and its link does not flap.
-	Open    bool
+	Open bool
+	// Closed says why Open is false.
+	Closed  Blocker
 	Summary *summary.Summary
+	// LocalTenants are the tenants of the hub for which the cluster runs no jobs of the hub.
+	LocalTenants []string
 }
 
 // fleet has the synthetic nodes of one cluster. A node of the cluster has a slot: a synthetic node that is as large as

@@ -47,21 +47,29 @@ func (n *Needs) RegionsAllowed() []string {
 	return allowed
 }
 
-// Blocker returns why the job must not run in a cluster, or "" if it may. It checks the hard constraints that do not
-// depend on capacity, and is the only code that does: offers, bids and explanations use it.
-func (n *Needs) Blocker(c *Cluster) string {
-	switch {
-	case slices.Contains(n.Excluded, c.Name):
-		return "it has another job with this ID"
-	case len(n.Clusters) > 0 && !slices.Contains(n.Clusters, c.Name):
-		return "placement.clusters does not list it"
-	case len(n.Regions) > 0 && !slices.Contains(n.Regions, c.Region):
-		return "placement.regions does not list its region " + ares.Clip(c.Region)
+// Blockers returns why the job must not run in a cluster, or nil if it may. It checks the hard constraints of the job that do
+// not depend on capacity, and is the only code that does: offers and explanations use it.
+func (n *Needs) Blockers(c *Cluster) (out []Blocker) {
+	if slices.Contains(n.Excluded, c.Name) {
+		out = append(out, Blocker{Excluded, "it has another job with this ID"})
+	}
+	if len(n.Clusters) > 0 && !slices.Contains(n.Clusters, c.Name) {
+		out = append(out, Blocker{NotListed, "placement.clusters does not list it"})
+	}
+	if len(n.Regions) > 0 && !slices.Contains(n.Regions, c.Region) {
+		out = append(out, Blocker{WrongRegion, "it is in " + whichRegion(c.Region) + ", which placement.regions does not list"})
 	}
 	for _, d := range n.Data {
 		if d.Resident && d.Home != "" && d.Home != c.Region {
-			return "the data " + ares.Clip(d.URI) + " must stay in region " + ares.Clip(d.Home)
+			out = append(out, Blocker{Residency, "the data " + ares.Clip(d.URI) + " must stay in region " + ares.Clip(d.Home) + ", and it is in " + whichRegion(c.Region)})
 		}
 	}
-	return ""
+	return out
+}
+
+func whichRegion(region string) string {
+	if region == "" {
+		return "no region"
+	}
+	return "region " + ares.Clip(region)
 }

@@ -2,6 +2,7 @@ package choose
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -129,9 +130,7 @@ func (c *Chooser) ahead(e *entry) Offer {
 	o := Offer{Job: e.job.ID, Ahead: true}
 	e.wish = nil
 	for _, k := range c.candidates(e) {
-		delay := c.fleet(k.Cluster).Summary.Class(ares.ClassOf(e.job.PriorityValue())).DelayP50
-		k.Quote.StartDelay = max(delay, time.Minute)
-		k.Cost = k.Quote.Cost()
+		c.delay(e, &k)
 		o.Candidates = append(o.Candidates, k)
 	}
 	sortCandidates(o.Candidates)
@@ -145,6 +144,14 @@ func (c *Chooser) ahead(e *entry) Offer {
 	return o
 }
 
+// delay adds the usual start delay of the job's class to a candidate that has no free capacity. It is in whole minutes: the
+// median of few jobs would tell a user when a job of another tenant started.
+func (c *Chooser) delay(e *entry, k *Candidate) {
+	delay := c.fleet(k.Cluster).Summary.Class(ares.ClassOf(e.job.PriorityValue())).DelayP50
+	k.Quote.StartDelay = max((delay + time.Minute - 1).Truncate(time.Minute), time.Minute)
+	k.Cost = k.Quote.Cost()
+}
+
 // rankKey has everything that the ranking of a job without hard constraints depends on. During one decision, jobs with
 // equal keys share their ranking.
 type rankKey struct {
@@ -156,7 +163,7 @@ type rankKey struct {
 // model; without devices it occurs once. The caller must not change the result.
 func (c *Chooser) candidates(e *entry) []Candidate {
 	key := rankKey{e.ask, c.quote(e)}
-	plain := e.needs.isEmpty() && e.job.Constraints == nil
+	plain := e.needs.isEmpty() && e.job.Constraints == nil && !c.local[e.job.Tenant]
 	if known, ok := c.ranked[key]; plain && ok {
 		return known
 	}
@@ -171,18 +178,21 @@ func (c *Chooser) candidates(e *entry) []Candidate {
 func (c *Chooser) rank(e *entry, job Quote) []Candidate {
 	out := make([]Candidate, 0, len(c.fleets))
 	for _, f := range c.fleets {
-		if !f.Open || f.Summary == nil || c.blocker(e, f) != "" {
+		if !f.Open || f.Summary == nil || len(c.blockers(e, f)) > 0 {
 			continue
 		}
 		data := job
 		c.addData(&data, e, f)
 		if e.ask.gpus+e.ask.milli == 0 {
+			if !f.hasNodeFor(&e.ask, "") {
+				continue
+			}
 			out = append(out, Candidate{Cluster: f.Name, Quote: data, Cost: data.Cost()})
 			continue
 		}
 		for i := range f.Summary.Models {
 			m := &f.Summary.Models[i]
-			if !e.ask.wantsModel(m.Name) || int64(m.Devices)*1000 < e.ask.milliGPUs() {
+			if !e.ask.wantsModel(m.Name) || int64(m.Devices)*1000 < e.ask.milliGPUs() || !f.hasNodeFor(&e.ask, m.Name) {
 				continue
 			}
 			q := data
@@ -196,15 +206,19 @@ func (c *Chooser) rank(e *entry, job Quote) []Candidate {
 
 // sortCandidates sorts by cost. Equal costs are ordered by name, so that every server of the hub ranks alike.
 func sortCandidates(all []Candidate) {
-	slices.SortFunc(all, func(a, b Candidate) int {
-		return cmp.Or(cmp.Compare(a.Cost.Total(), b.Cost.Total()), compareNames(a.Cluster, b.Cluster), compareNames(a.Model, b.Model))
-	})
+	slices.SortFunc(all, func(a, b Candidate) int { return compareCosts(&a, &b) })
+}
+
+func compareCosts(a, b *Candidate) int {
+	return cmp.Or(cmp.Compare(a.Cost.Total(), b.Cost.Total()), compareNames(a.Cluster, b.Cluster), compareNames(a.Model, b.Model))
 }
 
 // quote returns the part of a quote that is the same in all clusters.
 func (c *Chooser) quote(e *entry) Quote {
 	runtime := c.options.AssumedRuntime
-	if p, ok := c.state.Forecast(e.job.ID); ok && p.Samples > 0 {
+	if p := e.predicted; p != nil && p.Samples > 0 {
+		runtime = p.P50
+	} else if p, ok := c.state.Forecast(e.job.ID); ok && p.Samples > 0 {
 		runtime = p.P50
 	} else if limit := e.job.MaxRuntime(); limit > 0 {
 		runtime = limit
@@ -233,15 +247,20 @@ func (c *Chooser) addData(q *Quote, e *entry, f *fleet) {
 	}
 }
 
-// blocker returns why a job must not or cannot run in a cluster whatever becomes free, or "".
-func (c *Chooser) blocker(e *entry, f *fleet) string {
-	if why := e.needs.Blocker(&f.Cluster); why != "" || e.job.Constraints == nil {
-		return why
+// blockers returns why a job must not or cannot run in a cluster whatever becomes free there, or nil. They do not include
+// what only the size of the cluster forbids.
+func (c *Chooser) blockers(e *entry, f *fleet) []Blocker {
+	out := e.needs.Blockers(&f.Cluster)
+	if c.local[e.job.Tenant] && slices.Contains(f.LocalTenants, e.job.Tenant) {
+		out = append(out, Blocker{LocalTenant, "its tenant " + ares.Clip(e.job.Tenant) + " is not that of the hub: it was joined with --local"})
 	}
-	for key, value := range e.job.Constraints.NodeSelector {
-		if !f.Summary.MayHaveLabel(key, value) {
-			return "no node has the label " + ares.Clip(key) + "=" + ares.Clip(value)
+	if e.job.Constraints == nil || f.Summary == nil {
+		return out
+	}
+	for _, key := range slices.Sorted(maps.Keys(e.job.Constraints.NodeSelector)) {
+		if value := e.job.Constraints.NodeSelector[key]; !f.Summary.MayHaveLabel(key, value) {
+			out = append(out, Blocker{Labels, "no node has the label " + ares.Clip(key) + "=" + ares.Clip(value)})
 		}
 	}
-	return ""
+	return out
 }

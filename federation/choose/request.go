@@ -71,6 +71,22 @@ func (r *request) fits(s *slot, room summary.Free) (summary.Free, bool) {
 	return take, ok
 }
 
+// hasNodeFor reports whether one member of a job could have a node of the given model, if nothing else ran there. The empty
+// model stands for any node.
+func (f *fleet) hasNodeFor(r *request, model string) bool {
+	for i := range f.Summary.Shapes {
+		t := &f.Summary.Shapes[i].Type
+		devices := r.gpus
+		if r.milli > 0 {
+			devices = 1
+		}
+		if (model == "" || t.Model == model) && t.Devices >= devices && t.CPUs >= r.cpus && t.MemoryMB >= r.memory && t.DeviceMemoryMB >= r.deviceMB {
+			return true
+		}
+	}
+	return false
+}
+
 // taken is a part of a slot that a job gets.
 type taken struct {
 	slot   *slot

@@ -61,12 +61,16 @@ func (c *Chooser) localUse(f *fleet) (events []ares.Event) {
 	return events
 }
 
-// refreshEgress finds the price of data that leaves each region: the highest price of a cluster there.
-func (c *Chooser) refreshEgress() {
-	c.egress = map[string]int64{}
+// refreshTerms finds what follows from the terms of all clusters: the price of data that leaves each region, which is the
+// highest price of a cluster there, and the tenants that not every cluster runs jobs for.
+func (c *Chooser) refreshTerms() {
+	c.egress, c.local = map[string]int64{}, map[string]bool{}
 	for _, f := range c.fleets {
 		if f.Summary != nil {
 			c.egress[f.Region] = max(c.egress[f.Region], f.Summary.EgressMicros)
+		}
+		for _, tenant := range f.LocalTenants {
+			c.local[tenant] = true
 		}
 	}
 }
