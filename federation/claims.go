@@ -132,7 +132,7 @@ func (b *bid) settle() error {
 		return nil
 	}
 	// gofail: var hubBeforeBind struct{}
-	g, err := s.t.Store.Bind(s.ctx, store.Claim{Job: id, Epoch: m.GetEpoch(), Cluster: s.hello.Cluster, Incarnation: m.GetIncarnation(), At: s.t.Now()})
+	g, err := s.t.bind(store.Claim{Job: id, Epoch: m.GetEpoch(), Cluster: s.hello.Cluster, Incarnation: m.GetIncarnation(), At: s.t.Now()})
 	// gofail: var hubAfterBind struct{}
 	switch {
 	case isRefusal(err):

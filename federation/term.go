@@ -8,6 +8,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/federation/grant"
+	"github.com/ares-scheduler/ares/pause"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -34,6 +35,7 @@ type term struct {
 	roster   *store.Roster              // as of the last read of the clusters
 	recorded *store.Roster              // the last one that was written to history
 
+	binder     binder
 	rosterNews chan struct{} // holds one token when the roster is to be written to history
 
 	// Only the goroutine of run uses these.
@@ -70,6 +72,9 @@ func (h *Hub) newTerm(ctx context.Context, lead *store.Leadership) (*term, error
 	return t, nil
 }
 
+// roundPause lets changes that come one after the other be handled together: a round costs almost the same for one as for many.
+const roundPause = 5 * time.Millisecond
+
 // The method `run` is the leader's work: it tells members what changed, makes offers, and watches for silence.
 func (t *term) run(ctx context.Context, _ *store.Leadership) error {
 	var wg sync.WaitGroup
@@ -96,6 +101,7 @@ func (t *term) run(ctx context.Context, _ *store.Leadership) error {
 			t.Log.Warn("a round of the hub failed and is tried again", "error", err)
 		}
 		timer.Reset(min(t.Interval, t.Heartbeat))
+		pause.For(ctx, roundPause)
 	}
 }
 

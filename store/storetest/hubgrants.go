@@ -12,6 +12,7 @@ var hubLaws = []law{
 	{"OnlyTheLeaderOffers", offerLeader},
 	{"AWithdrawnOfferCannotBeClaimed", withdrawOffer},
 	{"OneClaimWins", bindOnce},
+	{"ClaimsAreBoundTogether", bindMany},
 	{"AClaimNeedsItsIncarnation", bindIncarnation},
 	{"AClaimNeedsTheOffer", bindOffer},
 	{"ACancelledJobIsNotBound", bindCancelled},
@@ -177,6 +178,46 @@ func bindIncarnation(t *testing.T, s *store.Store) {
 	if _, err = s.Bind(t.Context(), claim); err != nil {
 		t.Error(err)
 	}
+}
+
+// bindMany binds several claims at once: each has its own answer.
+func bindMany(t *testing.T, s *store.Store) {
+	one, two := NewCluster(t, s, "one-1"), NewCluster(t, s, "two-1")
+	lead, _ := NewLead(t, s)
+	var claims []store.Claim
+	var want []ares.Code
+	claim := func(job ares.JobID, epoch int64, cluster *store.Cluster, incarnation string, code ares.Code) {
+		claims = append(claims, store.Claim{Job: job, Epoch: epoch, Cluster: cluster.Name, Incarnation: incarnation, At: Noon})
+		want = append(want, code)
+	}
+	for range 35 { // more than one transaction
+		job := NewJob(t, s)
+		g := OfferJob(t, s, lead, job.ID, one.Name, two.Name)
+		claim(job.ID, g.Epoch, &one, "one-1", "")
+		claim(job.ID, g.Epoch, &two, "two-1", ares.Fenced) // after the other one, in the same call
+	}
+	other := NewJob(t, s)
+	g := OfferJob(t, s, lead, other.ID, one.Name)
+	claim(other.ID, g.Epoch-1, &one, "one-1", ares.Fenced)
+	claim(other.ID, g.Epoch, &one, "one-0", ares.Conflict)
+	claim(other.ID, g.Epoch, &two, "two-1", ares.Fenced)
+	check := func(first bool) {
+		t.Helper()
+		for i, answer := range s.BindAll(t.Context(), claims) {
+			if got := ares.CodeOf(answer.Err); answer.Err == nil && want[i] != "" || answer.Err != nil && got != want[i] {
+				t.Errorf("claim %d: %v, want %q", i, answer.Err, want[i])
+			}
+			if answer.Err != nil {
+				continue
+			}
+			stored := GrantOf(t, s, claims[i].Job)
+			if grantText(&answer.Grant) != grantText(stored) || stored.Cluster != claims[i].Cluster || answer.Revision != stored.Revision {
+				t.Errorf("claim %d (first: %v): the answer is %s at %d, stored is %s at %d", i, first, grantText(&answer.Grant), answer.Revision, grantText(stored), stored.Revision)
+			}
+		}
+	}
+	check(true)
+	check(false) // repeated claims get the same answers
 }
 
 func bindOffer(t *testing.T, s *store.Store) {
