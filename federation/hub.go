@@ -66,8 +66,9 @@ type Hub struct {
 
 	mu      sync.Mutex
 	grants  map[ares.JobID]*ares.Grant
-	touched map[ares.JobID]bool // jobs, runs and grants that changed since the leader last looked
-	reset   bool                // everything may have changed
+	open    map[ares.JobID]*ares.Grant // those of the grants that are open offers
+	touched map[ares.JobID]bool        // jobs, runs and grants that changed since the leader last looked
+	reset   bool                       // everything may have changed
 	news    chan struct{}
 
 	choosing sync.Mutex              // guards the Chooser and the map
@@ -78,7 +79,7 @@ type Hub struct {
 func NewHub(view *cache.View) *Hub {
 	h := &Hub{
 		view: view, Heartbeat: DefaultHeartbeat, Interval: time.Second,
-		grants: map[ares.JobID]*ares.Grant{}, touched: map[ares.JobID]bool{}, news: make(chan struct{}, 1), shown: map[string]shownCluster{},
+		grants: map[ares.JobID]*ares.Grant{}, open: map[ares.JobID]*ares.Grant{}, touched: map[ares.JobID]bool{}, news: make(chan struct{}, 1), shown: map[string]shownCluster{},
 		reads: readers{links: map[string]*readLink{}, heard: map[string]time.Time{}},
 	}
 	view.Feed(h.apply)
@@ -89,12 +90,16 @@ func NewHub(view *cache.View) *Hub {
 func (h *Hub) apply(b ares.Batch) {
 	h.mu.Lock()
 	if b.Reset {
-		h.grants, h.touched, h.reset = map[ares.JobID]*ares.Grant{}, map[ares.JobID]bool{}, true
+		h.grants, h.open = map[ares.JobID]*ares.Grant{}, map[ares.JobID]*ares.Grant{}
+		h.touched, h.reset = map[ares.JobID]bool{}, true
 	}
 	for i := range b.Events {
 		switch e := &b.Events[i]; {
 		case e.Grant != nil:
 			h.grants[e.Grant.Job] = e.Grant
+			if delete(h.open, e.Grant.Job); e.Grant.State == ares.GrantOffered {
+				h.open[e.Grant.Job] = e.Grant
+			}
 			h.touched[e.Grant.Job] = true
 		case e.Job != nil:
 			h.touched[e.Job.ID] = true
@@ -102,6 +107,7 @@ func (h *Hub) apply(b ares.Batch) {
 			h.touched[e.Run.Job] = true
 		case e.Gone.Kind == ares.KindGrant:
 			delete(h.grants, ares.JobID(e.Gone.ID))
+			delete(h.open, ares.JobID(e.Gone.ID))
 			h.touched[ares.JobID(e.Gone.ID)] = true
 		case e.Gone.Kind == ares.KindJob:
 			h.touched[ares.JobID(e.Gone.ID)] = true

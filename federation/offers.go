@@ -65,16 +65,16 @@ func mayBeOffered(e *entry) bool {
 // The method `offers` offers waiting jobs to clusters, in the order of their priority and acceptance. It withdraws offers
 // that none of their clusters can claim any more.
 func (t *term) offers(ctx context.Context) error {
-	clusters := t.candidates()
-	open, err := t.withdrawStale(ctx, clusters)
-	if err != nil {
-		return err
-	}
 	if t.Chooser != nil {
+		if _, err := t.withdrawStale(ctx, nil); err != nil {
+			return err
+		}
 		return t.offerChosen(ctx)
 	}
-	if len(clusters) == 0 {
-		return nil
+	clusters := t.candidates()
+	open, err := t.withdrawStale(ctx, clusters)
+	if err != nil || len(clusters) == 0 {
+		return err
 	}
 	var due []*entry
 	now := t.Now()
@@ -127,30 +127,33 @@ func (t *term) candidates() []Candidate {
 	defer t.mu.Unlock()
 	var out []Candidate
 	for name, s := range t.sessions { // order-free: sorted below
-		c, ok := t.clusters[name]
-		if !ok || !s.open || c.Decided != store.ClusterReady || c.Damped || !c.Known {
-			continue
+		if t.mayGetOffers(name) {
+			out = append(out, Candidate{Cluster: t.clusters[name], Summary: s.summary, Offers: len(s.offered)})
 		}
-		out = append(out, Candidate{Cluster: c, Summary: s.summary, Offers: len(s.offered)})
 	}
 	slices.SortFunc(out, func(a, b Candidate) int { return cmp.Compare(a.Name, b.Name) })
 	return out
+}
+
+// mayGetOffers reports whether a cluster has an open session and may get offers. The caller holds the term's lock.
+func (t *term) mayGetOffers(name string) bool {
+	s, c := t.sessions[name], t.clusters[name]
+	return s != nil && s.open && c.Decided == store.ClusterReady && !c.Damped && c.Known
 }
 
 // withdrawStale withdraws the offers that no connected cluster can claim, and old offers for which other clusters are
 // better now. It returns how many offers stay open. The withdrawn jobs are offered again in the same or the next round.
 func (t *term) withdrawStale(ctx context.Context, clusters []Candidate) (open int, err error) {
 	connected := map[string]bool{}
-	for i := range clusters {
-		connected[clusters[i].Name] = true
+	t.mu.Lock()
+	for name := range t.sessions { // order-free: a set
+		connected[name] = t.mayGetOffers(name)
 	}
+	t.mu.Unlock()
 	t.Hub.mu.Lock()
 	var stale []*ares.Grant
-	for _, g := range t.grants { // order-free: withdrawals are independent
-		if g.State != ares.GrantOffered {
-			continue
-		}
-		open++
+	open = len(t.open)
+	for _, g := range t.open { // order-free: withdrawals are independent
 		if !slices.ContainsFunc(g.Clusters, func(c string) bool { return connected[c] }) || t.Now().Sub(g.At) > reofferAfter {
 			stale = append(stale, g)
 		}

@@ -216,7 +216,7 @@ func (c *Chooser) runEvents(id ares.JobID, e *entry) []ares.Event {
 			e.grant.ahead = false
 			c.openAhead--
 		}
-		run = *e.run
+		run = runElsewhere(e.run)
 	case e.grant != nil:
 		run = placedRun(e.grant.seats)
 	case e.run != nil:
@@ -269,7 +269,7 @@ func (c *Chooser) SetGrant(id ares.JobID, clusters []string, now time.Time) {
 		e.grant.charge(+1)
 	}
 	if len(e.grant.seats) == 0 {
-		e.grant.seats = e.ask.seatsAnywhere(id)
+		e.grant.seats = e.ask.seatsElsewhere()
 	}
 	c.apply(c.runEvents(id, e), now)
 }

@@ -2,6 +2,7 @@ package choose
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	ares "github.com/ares-scheduler/ares"
@@ -184,14 +185,31 @@ func (*fleet) seats(parts []taken, milli int) []ares.Seat {
 	return out
 }
 
-// seatsAnywhere returns seats on a node that does not exist. They count for the tenant of a granted job for which no slot is
-// known.
-func (r *request) seatsAnywhere(id ares.JobID) []ares.Seat {
+// elsewhere is a node that does not exist. All seats are there that count for a tenant, and are on no synthetic node. If each had
+// a node of its own, every one of these nodes would rebuild the indexes of the engine.
+const elsewhere = "-elsewhere"
+
+// seatsElsewhere returns the seats of a granted job for which no slot is known.
+func (r *request) seatsElsewhere() []ares.Seat {
 	out := make([]ares.Seat, r.members)
 	for rank := range out {
-		out[rank] = ares.Seat{Node: "granted/" + string(id), Rank: rank, CPUs: r.cpus, Memory: r.memory, NUMA: -1}
+		out[rank] = ares.Seat{Node: elsewhere, Rank: rank, CPUs: r.cpus, Memory: r.memory, NUMA: -1}
 		if milli := 1000*r.gpus + r.milli; milli > 0 {
 			out[rank].Shares = []ares.Share{{Device: fmt.Sprint(rank), Milli: milli}}
+		}
+	}
+	return out
+}
+
+// runElsewhere is the copied run of a job that a cluster owns. Its seats are on nodes of that cluster, which the engine does not
+// have.
+func runElsewhere(run *ares.Run) ares.Run {
+	out := *run
+	out.Attempts = slices.Clone(run.Attempts)
+	for i := range out.Attempts {
+		out.Attempts[i].Seats = slices.Clone(out.Attempts[i].Seats)
+		for k := range out.Attempts[i].Seats {
+			out.Attempts[i].Seats[k].Node = elsewhere
 		}
 	}
 	return out
