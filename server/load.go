@@ -31,7 +31,11 @@ func (s *Server) loadView(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("load the state: %w", err)
 	}
-	stateLoaded()
+	if s.cfg.isHub() {
+		stateLoaded(hubMaxGarbage)
+	} else {
+		stateLoaded(maxGarbage)
+	}
 	if err = s.Store.ReleasePages(); err != nil {
 		s.log.Warn("the memory of the store's file is not released", "error", err)
 	}

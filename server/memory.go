@@ -18,6 +18,10 @@ const (
 	maxGarbage   = 384 << 20 // or as much as the live objects, if they take more: Go's default
 	maxGCPercent = 400       // of the live objects, for a small heap
 
+	// hubMaxGarbage is maxGarbage for a hub. A hub has less to do than a cluster and should fit beside other programs: with it, a
+	// hub with a hundred clusters needs less than 512 MiB.
+	hubMaxGarbage = 128 << 20
+
 	// loadGCPercent applies while a server loads its state. The heap then grows to its final size and has a lot of
 	// garbage beside it. The more of it there is, the more memory is lost to fragmentation and to the collector's own
 	// tables, for as long as the process lives. Collections hardly delay the start, because most of them happen while
@@ -46,15 +50,15 @@ func TuneMemory() {
 var (
 	tuneOnce   sync.Once
 	loadedOnce sync.Once
-	loaded     = make(chan struct{}) // closed when a server of this process has loaded its state
+	loaded     = make(chan uint64, 1) // gets the limit of the garbage when a server of this process has loaded its state
 )
 
-// stateLoaded tells the process that a server has loaded its state.
-func stateLoaded() { loadedOnce.Do(func() { close(loaded) }) }
+// stateLoaded tells the process that a server has loaded its state, and how much garbage it may have.
+func stateLoaded(maxGarbage uint64) { loadedOnce.Do(func() { loaded <- maxGarbage }) }
 
-// gcPercent returns the value of GOGC for a heap with the given size of live objects, and the bytes that are allocated
-// in one second.
-func gcPercent(live, perSecond uint64) int {
+// gcPercent returns the value of GOGC for a heap with the given size of live objects, the bytes that are allocated in one
+// second, and the limit of the garbage.
+func gcPercent(live, perSecond, maxGarbage uint64) int {
 	garbage := min(max(perSecond*uint64(collectEvery/time.Second), minGarbage, live/8), max(maxGarbage, live))
 	if live == 0 {
 		return maxGCPercent
@@ -68,7 +72,7 @@ const idleCheck = 10 * time.Second
 // tuneForever adapts GOGC to the heap and to the rate of allocations, and returns unused memory to the system. It ends
 // with the process.
 func tuneForever() {
-	<-loaded
+	garbage := <-loaded
 	if readHeap().hasReturn() {
 		debug.FreeOSMemory() // the state was decoded from records that are no longer needed
 	}
@@ -94,7 +98,7 @@ func tuneForever() {
 		perSecond := uint64(float64(now.allocated-was.allocated) / took.Seconds())
 		was = now
 		// A change stops all goroutines for a moment, so small ones are left out.
-		if want := gcPercent(now.live, perSecond); want < percent*9/10 || want > percent*11/10 {
+		if want := gcPercent(now.live, perSecond, garbage); want < percent*9/10 || want > percent*11/10 {
 			percent = want
 			debug.SetGCPercent(percent)
 		}

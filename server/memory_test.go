@@ -22,9 +22,12 @@ func TestGCPercent(t *testing.T) {
 		{8 << 30, 10_000 << 20, 100}, // Go's default
 		{384 << 20, 10_000 << 20, 100},
 	} {
-		if got := gcPercent(c.live, c.perSecond); got != c.want {
+		if got := gcPercent(c.live, c.perSecond, maxGarbage); got != c.want {
 			t.Errorf("gcPercent(%d, %d) = %d, want %d", c.live, c.perSecond, got, c.want)
 		}
+	}
+	if got := gcPercent(128<<20, 100<<20, hubMaxGarbage); got != 100 {
+		t.Errorf("a busy hub has %d %% of garbage", got)
 	}
 }
 
