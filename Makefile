@@ -43,7 +43,7 @@ export ARES_TEST_KUBE_SCHEDULER := $(CURDIR)/bin/ares-kube-scheduler
 # depends on fsync; on a slow disk, etcd would miss its deadlines and tests would fail for that alone.
 DISK   := $(or $(TMPDIR),/tmp)
 MEMORY := $(shell test -w /dev/shm && test $$(df --output=avail --block-size=1G /dev/shm | tail -1) -ge 6 && echo /dev/shm || echo $(DISK))
-test test-kube test-kube-136 bench-kube race robustness robustness-short failover bench-tiny mutations: export TMPDIR := $(MEMORY)
+test test-packages test-beside test-kube test-kube-136 bench-kube race robustness robustness-short failover bench-tiny mutations: export TMPDIR := $(MEMORY)
 
 .PHONY: help
 help: ## List the targets
@@ -97,15 +97,21 @@ run: build ## Build and start a whole Ares on this machine
 export RAPID_SEED ?= 20261115
 
 .PHONY: test
-test: needs browser docker format vet build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## All Go and CLI tests, against a real external etcd
+test: needs browser docker format vet build robustness-needs ## All Go and CLI tests, against real services
 	$(GOTEST) ./archtest/...
 	$(MAKE) chart-check
+	$(MAKE) -j 2 test-packages test-beside
+	$(GOTEST) ./test/chaos/faults # alone, because its sessions last only seconds
+
+# These two run at the same time: most of their time, they wait for processes.
+.PHONY: test-packages test-beside
+test-packages:
 	go list ./... | awk '$$0 !~ "/(archtest|test/chaos/(faults|robustness))(/|$$)" && $$0 !~ "$(SHARED)"' | xargs -r $(GOTEST)
 	go list ./... | awk '$$0 ~ "$(SHARED)"' | CGO_ENABLED=1 xargs -r $(GOTEST) -race
-	$(GOTEST) ./test/chaos/faults # alone, because its sessions last only seconds
-	$(MAKE) robustness-short
-	$(MAKE) bench-tiny
-	$(MAKE) test-kube
+test-beside: kube-scheduler kube-tools
+	$(TEST_KUBE)
+	$(BENCH_TINY)
+	$(TEST_ROBUSTNESS)
 
 # The runs of `make robustness`: so many minutes of faults for each seed, so many seeds at once.
 SEEDS   ?= $(shell seq 1 40)
@@ -119,8 +125,12 @@ robustness: robustness-needs ## Faults by SEEDS, MINUTES each: real processes, r
 
 .PHONY: robustness-short
 robustness-short: robustness-needs
-	$(GOTEST) ./test/chaos/robustness/check ./test/chaos/robustness/trace
+	$(TEST_ROBUSTNESS)
+
+define TEST_ROBUSTNESS
+$(GOTEST) ./test/chaos/robustness/check ./test/chaos/robustness/trace
 	$(GOTEST) -v -run TestFaultsBySeed ./test/chaos/robustness -seed 1 -length 3m
+endef
 
 .PHONY: failover
 failover: build robustness-needs ## How long nothing is decided when a leader dies, and a job waits when its node does
@@ -150,7 +160,9 @@ bench: build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## Benchmarks of the whole s
 # The figures of these runs mean nothing. They show that every benchmark still works.
 .PHONY: bench-tiny
 bench-tiny: build robustness-needs ## Run every benchmark once, in a tiny form (ONLY=Submit for some)
-	go run ./test/bench/runner -tiny -only '$(ONLY)'
+	$(BENCH_TINY)
+
+BENCH_TINY = go run ./test/bench/runner -tiny -only '$(ONLY)'
 
 .PHONY: bench-kube
 bench-kube: kube-scheduler kube-tools $(ARES_TEST_ETCD) ## Compare schedulers on 1,000 fake nodes of a real Kubernetes (ARGS='-nodes 50 -pods 100 -rounds 1' for a short form)
@@ -180,8 +192,12 @@ KUBETEST := CGO_ENABLED=0 $(GOTEST) -trimpath
 
 .PHONY: test-kube
 test-kube: kube-scheduler kube-tools $(ARES_TEST_ETCD) ## The tests against a real Kubernetes: API server, controllers, fake nodes, a real kubelet
-	@tools/needs ip runc cni-bridge
+	$(TEST_KUBE)
+
+define TEST_KUBE
+@tools/needs ip runc cni-bridge
 	cd kube/plugin && CGO_ENABLED=0 go vet -trimpath -p $(P) ./... && $(KUBETEST) ./...
+endef
 
 # The API server is of the lowest version that the scheduler supports. The controllers, KWOK and the scheduler stay as they are.
 # PodGroups of Kubernetes itself are skipped: 1.36 has another version of them. So is the test beside kube-scheduler, because
