@@ -46,6 +46,7 @@ type hub struct {
 	choose   func(*ares.Job, *ares.Run, []federation.Candidate) []string // or how it chooses, if not nil
 	record   func(context.Context, *store.Roster) error                  // writes rosters into history, or nil
 	alarm    atomic.Pointer[chan string]                                 // gets the reasons of refused hellos
+	now      func() time.Time                                            // its clock, or nil for time.Now
 	options  []grpc.ServerOption
 	stop     func()
 	// While caller is true, the hub compares the cluster that a member names with the caller's metadata.
@@ -78,6 +79,9 @@ func (h *hub) start(addr string) {
 		h.hub.Chooser = choose.New(config.Default(), choose.Default())
 	}
 	h.hub.Choose, h.hub.RecordRoster = h.choose, h.record
+	if h.now != nil {
+		h.hub.Now = h.now
+	}
 	h.hub.Alarm = func(_, why string) {
 		if to := h.alarm.Load(); to != nil {
 			*to <- why
