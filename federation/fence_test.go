@@ -93,7 +93,12 @@ func TestFenceAfterSuspend(t *testing.T) {
 		t.Fatalf("the job is stopped: %+v", e.Run.Stop)
 	}
 	a.ahead.Add(int64(time.Hour))
-	a.awaitStop(id)
+	from := a.readings.Load()
+	controltest.Await(t, a.view, "the uplink to look at the clock", func() bool { return a.readings.Load() > from+2 })
+	controltest.CaughtUp(t, a.s, a.view)
+	if e := a.view.Job(id); e.Run.Stop == nil {
+		t.Fatal("after an hour, the job is not stopped")
+	}
 	a.finishSeat(t, id, ares.OutcomeStopped)
 	a.await(id, ares.Pending)
 	a.wire.set(false)

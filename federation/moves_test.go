@@ -50,7 +50,13 @@ func apart(t *testing.T, tries []try) {
 // The method `try` waits until a job is placed, runs its only rank and ends it.
 func (m *member) try(t *testing.T, id ares.JobID, outcome ares.Outcome) {
 	t.Helper()
-	m.await(id, ares.Scheduled)
+	controltest.Await(t, m.view, "job "+string(id)+" to be placed in "+m.name, func() bool {
+		phase := controltest.PhaseOf(m.view, id)
+		return phase == ares.Scheduled || phase == ares.Returned
+	})
+	if controltest.PhaseOf(m.view, id) == ares.Returned {
+		t.Fatalf("cluster %s has returned job %s", m.name, id)
+	}
 	ref := m.seat(id)
 	if err := m.s.Claim(t.Context(), ref, m.node.Session, time.Now()); err != nil {
 		t.Fatal(err)
@@ -165,7 +171,11 @@ func TestDrainStops(t *testing.T) {
 	if _, err := a.s.Finish(t.Context(), ref, storetest.Result(ares.OutcomeStopped), time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	a.await(moves, ares.Pending) // its seat is not released: a process may be alive
+	// Its seat is not released: a process may be alive.
+	controltest.Await(t, h.view, "the end of the attempt at the hub", func() bool {
+		e := h.view.Job(moves)
+		return e.Run.Phase == ares.Pending || e.Run.Cluster != "a"
+	})
 	if e := h.view.Job(moves); e.Run.Cluster != "a" || e.Run.Epoch != first {
 		t.Errorf("the job was returned while a process may be alive: %+v", e.Run)
 	}
