@@ -59,10 +59,15 @@ func (t *term) drainJob(s *session, e *entry, g *ares.Grant) {
 	}
 }
 
-// noteReturnable notes that the member would give a job back.
+// noteReturnable notes that the member would give a job back that it holds. If the view does not show the grant yet, the member
+// will say it again.
 func (s *session) noteReturnable(m *apipb.ReturnOffer) {
+	id := ares.JobID(m.GetJobId())
+	if g := s.t.grant(id); g == nil || !g.IsHeldBy(s.hello.Cluster, m.GetIncarnation(), m.GetEpoch()) {
+		return
+	}
 	s.t.mu.Lock()
-	s.returnable[ares.JobID(m.GetJobId())] = returnOffer{m.GetEpoch(), m.GetReason(), time.Now()}
+	s.returnable[id] = returnOffer{m.GetEpoch(), ares.Clip(m.GetReason()), time.Now()}
 	s.t.mu.Unlock()
 	wake(s.t.changed)
 }
