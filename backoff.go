@@ -18,3 +18,14 @@ func Backoff(id JobID, r RetryPolicy, n int, now, deadline time.Time) time.Durat
 	}
 	return d
 }
+
+// RetryLimit is how often the job is tried again after a failure.
+func (j *Job) RetryLimit() int {
+	switch {
+	case j.Mode == AtMostOnce:
+		return 0
+	case j.Retry.MaxRetries != nil:
+		return *j.Retry.MaxRetries
+	}
+	return DefaultMaxRetries
+}

@@ -75,6 +75,14 @@ func (r *Run) FencingToken(j *Job, a *Attempt) int64 {
 // alive. An at_most_once job that was ever placed cannot be returned. Return is a transition of the run, so that it
 // competes with the start of an attempt on the same record.
 func (r *Run) Return(j *Job, why string, now time.Time) error {
+	if err := r.CheckReturn(j); err != nil {
+		return err
+	}
+	return r.changePhase(Returned, now, "returned to the hub: "+why)
+}
+
+// CheckReturn returns an error unless the job can be returned to its hub now (F3).
+func (r *Run) CheckReturn(j *Job) error {
 	switch {
 	case j.Origin == nil:
 		return Errorf(Conflict, "job %s was submitted to this cluster, so it cannot be returned to a hub", j.ID)
@@ -89,7 +97,7 @@ func (r *Run) Return(j *Job, why string, now time.Time) error {
 	case j.Mode == AtMostOnce && r.Placed > 0:
 		return Errorf(Conflict, "job %s cannot be returned: it is an %s job that was placed before", j.ID, AtMostOnce)
 	}
-	return r.changePhase(Returned, now, "returned to the hub: "+why)
+	return nil
 }
 
 // Drop ends a granted job that the hub no longer grants to this cluster. A waiting job ends at once as returned. A running

@@ -12,9 +12,10 @@ type Hold struct {
 
 // IsHeld reports whether the job is held: it waits until it is released. A nil run is that of a job without a stored run.
 //
-// A granted job of a restored cluster is also held until its hub has confirmed it. Releasing it does not end that.
+// A granted job of a restored cluster is also held until its hub has confirmed it, and one that is returned to its hub until
+// that is done. Releasing it does not end that.
 func (r *Run) IsHeld(j *Job) bool {
-	if r != nil && r.Unconfirmed {
+	if r.AwaitsHub() {
 		return true
 	}
 	return r.heldByUser(j)

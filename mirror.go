@@ -72,7 +72,7 @@ func (r *Run) Mirror(base, m *Run) (changed bool, err error) {
 	next.Cluster, next.ExcludedClusters, next.Epoch, next.AsOf = r.Cluster, r.ExcludedClusters, r.Epoch, m.Revision
 	next.Stop, next.Hold, next.Updated, next.Notified = r.Stop, r.Hold, r.Updated, r.Notified
 	next.Revision, next.Extra, next.Nominated = r.Revision, r.Extra, nil
-	next.TokenBase, next.Unconfirmed = 0, false
+	next.TokenBase, next.Unconfirmed, next.Returning, next.Left = 0, false, "", r.Left
 	if next.Phase.Final() {
 		next.Stop = nil
 	}

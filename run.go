@@ -48,6 +48,11 @@ type Run struct {
 	// Unconfirmed is true from a restore of a member until the hub has confirmed that the member still has the granted job.
 	// Until then the job is not started, returned or cancelled (F5).
 	Unconfirmed bool `json:",omitempty"`
+	// Returning says, in a member, why the job is returned to the hub as soon as its attempt has ended; "" if it is not.
+	// Until then the job is not placed again. See StopToReturn.
+	Returning string `json:",omitempty"`
+	// Left are, at a hub, the clusters that gave the job back lately. It is never changed in place.
+	Left []LeftCluster `json:",omitempty"`
 }
 
 // MonthUsage is the GPU usage of dropped attempts in one month in UTC.

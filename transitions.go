@@ -19,6 +19,9 @@ func (r *Run) Place(seats []Seat, score int, now time.Time) error {
 	if r.Unconfirmed {
 		return Errorf(Conflict, "the hub has not confirmed the job since this cluster was restored")
 	}
+	if r.Returning != "" {
+		return Errorf(Conflict, "the job is being returned to the hub: %s", r.Returning)
+	}
 	r.Placed++
 	if err := r.changePhase(Scheduled, now, placedMessage(seats)); err != nil {
 		r.Placed--
@@ -494,13 +497,7 @@ func (r *Run) handleLoss(j *Job, reason string, now time.Time) error {
 
 func (r *Run) handleFailure(j *Job, worst RankResult, now time.Time) error {
 	r.Losses = 0
-	limit := DefaultMaxRetries
-	if j.Retry.MaxRetries != nil {
-		limit = *j.Retry.MaxRetries
-	}
-	if j.Mode == AtMostOnce {
-		limit = 0
-	}
+	limit := j.RetryLimit()
 	if !retryable(j.Retry, worst.Outcome) || r.Retries >= limit {
 		reason := worst.Reason
 		if limit > 0 && r.Retries >= limit {
@@ -519,6 +516,9 @@ func (r *Run) handleDrain(j *Job, a *Attempt, by string, now time.Time) error {
 	if j.Mode == AtMostOnce && a.mayHaveStarted() {
 		return r.changePhase(Lost, now, "its node was drained by "+by+" with force; at_most_once jobs are not run again")
 	}
+	if r.Returning != "" {
+		return r.changePhase(Pending, now, "stopped, to be returned to the hub: "+r.Returning)
+	}
 	return r.changePhase(Pending, now, "its node is drained by "+by)
 }
 
@@ -529,7 +529,7 @@ func (r *Run) changePhase(to Phase, now time.Time, message string) error {
 	}
 	r.Phase, r.Reason = to, message
 	if to.Final() {
-		r.FinishedAt, r.Nominated, r.Unconfirmed = now, nil, false
+		r.FinishedAt, r.Nominated, r.Unconfirmed, r.Returning = now, nil, false, ""
 	}
 	r.addTransition(now, message)
 	return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,10 +34,16 @@ func clusterExample(t *testing.T, method string) json.RawMessage {
 // names the cluster and has its digests.
 func TestAuditOfClusters(t *testing.T) {
 	l := newLedger()
+	var owns atomic.Bool // east owns jobs
 	f := newFortress(t, func(c *Config) {
 		c.Audit = l
 		c.Trust.Hub = true
-		c.Federation = service.Federation{Hub: true, CertLife: time.Hour, Owned: func(context.Context) (map[string]int, error) { return map[string]int{}, nil }}
+		c.Federation = service.Federation{Hub: true, CertLife: time.Hour, Owned: func(context.Context) (map[string]service.OwnedJobs, error) {
+			if owns.Load() {
+				return map[string]service.OwnedJobs{"east": {Jobs: 3, Staying: 1}}, nil
+			}
+			return nil, nil
+		}}
 	})
 	recorded := []string{}
 	check := func(action string, was, is bool) {
@@ -77,6 +84,25 @@ func TestAuditOfClusters(t *testing.T) {
 	call("CordonCluster", "/api/v1/clusters/east/cordon", "CORDON_CLUSTER", true)
 	call("UncordonCluster", "/api/v1/clusters/east/uncordon", "UNCORDON_CLUSTER", true)
 	call("DrainCluster", "/api/v1/clusters/east/drain", "DRAIN_CLUSTER", true)
+	drain := func(confirm string) answer {
+		t.Helper()
+		defer l.take()
+		return f.do("POST", "/api/v1/clusters/east/drain", map[string]any{"stop": true, "confirm": confirm})
+	}
+	owns.Store(true)
+	f.refused(drain(""), 400, ares.Invalid)
+	f.refused(drain("west"), 400, ares.Invalid)
+	if got := drain("east"); got.json["stops_jobs"] != true || got.json["state"] != "draining" {
+		t.Errorf("a drain that stops jobs is answered %v", got)
+	}
+	if got := f.do("GET", "/api/v1/clusters/east", nil); got.json["staying_jobs"] != 1.0 || got.json["jobs"] != 3.0 {
+		t.Errorf("the jobs of a drained cluster: %v", got)
+	}
+	if got := f.do("POST", "/api/v1/clusters/east/cordon", map[string]any{}); got.json["stops_jobs"] == true || got.json["staying_jobs"] == 1.0 {
+		t.Errorf("a cordon after the drain is answered %v", got)
+	}
+	owns.Store(false)
+	l.take()
 	_, err := apipb.NewClustersServiceClient(east).EndMembership(t.Context(), &apipb.EndMembershipRequest{})
 	must(t, err)
 	check("END_MEMBERSHIP", true, true)

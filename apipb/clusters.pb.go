@@ -60,7 +60,12 @@ type Cluster struct {
 	Incarnation string `protobuf:"bytes,19,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// It gets no offers until its name is stored outside the hub: in another cluster,
 	// or in the history database.
-	Unlisted      bool `protobuf:"varint,20,opt,name=unlisted,proto3" json:"unlisted,omitempty"`
+	Unlisted bool `protobuf:"varint,20,opt,name=unlisted,proto3" json:"unlisted,omitempty"`
+	// The drain also stops running jobs, so that they run in other clusters.
+	StopsJobs bool `protobuf:"varint,30,opt,name=stops_jobs,json=stopsJobs,proto3" json:"stops_jobs,omitempty"`
+	// Those of its jobs that a drain does not stop: at_most_once jobs that were placed, and
+	// arrays whose elements have started. They run to their end. Only while it is draining.
+	StayingJobs   int32 `protobuf:"varint,31,opt,name=staying_jobs,json=stayingJobs,proto3" json:"staying_jobs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -233,6 +238,20 @@ func (x *Cluster) GetUnlisted() bool {
 		return x.Unlisted
 	}
 	return false
+}
+
+func (x *Cluster) GetStopsJobs() bool {
+	if x != nil {
+		return x.StopsJobs
+	}
+	return false
+}
+
+func (x *Cluster) GetStayingJobs() int32 {
+	if x != nil {
+		return x.StayingJobs
+	}
+	return 0
 }
 
 type RegisterClusterRequest struct {
@@ -731,7 +750,12 @@ type DrainClusterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// A note.
-	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Also stop the jobs that run there, with their grace period, so that they run in other
+	// clusters. They continue from their last checkpoint, or start from the beginning.
+	Stop bool `protobuf:"varint,3,opt,name=stop,proto3" json:"stop,omitempty"`
+	// The name again if stop is true, so that no cluster is emptied by mistake.
+	Confirm       string `protobuf:"bytes,4,opt,name=confirm,proto3" json:"confirm,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -776,6 +800,20 @@ func (x *DrainClusterRequest) GetName() string {
 func (x *DrainClusterRequest) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *DrainClusterRequest) GetStop() bool {
+	if x != nil {
+		return x.Stop
+	}
+	return false
+}
+
+func (x *DrainClusterRequest) GetConfirm() string {
+	if x != nil {
+		return x.Confirm
 	}
 	return ""
 }
@@ -1721,7 +1759,7 @@ var File_apipb_clusters_proto protoreflect.FileDescriptor
 
 const file_apipb_clusters_proto_rawDesc = "" +
 	"\n" +
-	"\x14apipb/clusters.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x06\n" +
+	"\x14apipb/clusters.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb5\a\n" +
 	"\aCluster\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -1745,7 +1783,10 @@ const file_apipb_clusters_proto_rawDesc = "" +
 	"\apenalty\x18\x11 \x01(\x01R\apenalty\x12\x19\n" +
 	"\bstore_id\x18\x12 \x01(\tR\astoreId\x12 \n" +
 	"\vincarnation\x18\x13 \x01(\tR\vincarnation\x12\x1a\n" +
-	"\bunlisted\x18\x14 \x01(\bR\bunlisted\x1a9\n" +
+	"\bunlisted\x18\x14 \x01(\bR\bunlisted\x12\x1d\n" +
+	"\n" +
+	"stops_jobs\x18\x1e \x01(\bR\tstopsJobs\x12!\n" +
+	"\fstaying_jobs\x18\x1f \x01(\x05R\vstayingJobs\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -1785,10 +1826,12 @@ const file_apipb_clusters_proto_rawDesc = "" +
 	"\x16UncordonClusterRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18?R\x04name\"E\n" +
 	"\x17UncordonClusterResponse\x12*\n" +
-	"\acluster\x18\x01 \x01(\v2\x10.ares.v1.ClusterR\acluster\"T\n" +
+	"\acluster\x18\x01 \x01(\v2\x10.ares.v1.ClusterR\acluster\"\x8b\x01\n" +
 	"\x13DrainClusterRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18?R\x04name\x12 \n" +
-	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06reason\"B\n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06reason\x12\x12\n" +
+	"\x04stop\x18\x03 \x01(\bR\x04stop\x12!\n" +
+	"\aconfirm\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18?R\aconfirm\"B\n" +
 	"\x14DrainClusterResponse\x12*\n" +
 	"\acluster\x18\x01 \x01(\v2\x10.ares.v1.ClusterR\acluster\"}\n" +
 	"\x19DeclareClusterDeadRequest\x12\x1b\n" +

@@ -53,7 +53,7 @@ type ClustersServiceClient interface {
 	// UncordonCluster ends a cordon or a drain.
 	UncordonCluster(ctx context.Context, in *UncordonClusterRequest, opts ...grpc.CallOption) (*UncordonClusterResponse, error)
 	// DrainCluster cordons a cluster and asks it to return the jobs that wait there.
-	// Running jobs run to their end.
+	// Running jobs run to their end, or are stopped and returned too.
 	DrainCluster(ctx context.Context, in *DrainClusterRequest, opts ...grpc.CallOption) (*DrainClusterResponse, error)
 	// DeclareClusterDead takes every job away from a cluster that is gone for good. If
 	// the cluster is alive, its jobs may run twice at the same time.
@@ -242,7 +242,7 @@ type ClustersServiceServer interface {
 	// UncordonCluster ends a cordon or a drain.
 	UncordonCluster(context.Context, *UncordonClusterRequest) (*UncordonClusterResponse, error)
 	// DrainCluster cordons a cluster and asks it to return the jobs that wait there.
-	// Running jobs run to their end.
+	// Running jobs run to their end, or are stopped and returned too.
 	DrainCluster(context.Context, *DrainClusterRequest) (*DrainClusterResponse, error)
 	// DeclareClusterDead takes every job away from a cluster that is gone for good. If
 	// the cluster is alive, its jobs may run twice at the same time.

@@ -454,8 +454,8 @@ func (x *ClusterCost) GetTransferMicros() int64 {
 type ClusterBlocker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// cluster, region, residency, tenant, labels, model, too_small, capacity, excluded,
-	// no_summary, registered, cordoned, draining, dead, left, unreachable, flapping,
-	// restored or gets_no_offers. Only with capacity is the cluster offered the job all the
+	// returned, no_summary, registered, cordoned, draining, dead, left, unreachable,
+	// flapping, restored or gets_no_offers. Only with capacity is the cluster offered the job all the
 	// same, if no other cluster can start it.
 	Kind          string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Detail        string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`

@@ -133,7 +133,7 @@ func (x OwnerRead_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OwnerRead_Kind.Descriptor instead.
 func (OwnerRead_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{28, 0}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{29, 0}
 }
 
 // MemberMessage is one message of a member to the hub.
@@ -150,6 +150,7 @@ type MemberMessage struct {
 	//	*MemberMessage_Mirror
 	//	*MemberMessage_Loan
 	//	*MemberMessage_Roster
+	//	*MemberMessage_ReturnOffer
 	Body          isMemberMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -273,6 +274,15 @@ func (x *MemberMessage) GetRoster() *RosterAcknowledgement {
 	return nil
 }
 
+func (x *MemberMessage) GetReturnOffer() *ReturnOffer {
+	if x != nil {
+		if x, ok := x.Body.(*MemberMessage_ReturnOffer); ok {
+			return x.ReturnOffer
+		}
+	}
+	return nil
+}
+
 type isMemberMessage_Body interface {
 	isMemberMessage_Body()
 }
@@ -313,6 +323,10 @@ type MemberMessage_Roster struct {
 	Roster *RosterAcknowledgement `protobuf:"bytes,9,opt,name=roster,proto3,oneof"`
 }
 
+type MemberMessage_ReturnOffer struct {
+	ReturnOffer *ReturnOffer `protobuf:"bytes,20,opt,name=return_offer,json=returnOffer,proto3,oneof"`
+}
+
 func (*MemberMessage_Hello) isMemberMessage_Body() {}
 
 func (*MemberMessage_Confirmation) isMemberMessage_Body() {}
@@ -330,6 +344,8 @@ func (*MemberMessage_Mirror) isMemberMessage_Body() {}
 func (*MemberMessage_Loan) isMemberMessage_Body() {}
 
 func (*MemberMessage_Roster) isMemberMessage_Body() {}
+
+func (*MemberMessage_ReturnOffer) isMemberMessage_Body() {}
 
 // HubMessage is one message of the hub to a member.
 type HubMessage struct {
@@ -2044,19 +2060,94 @@ func (x *GrantCancel) GetGraceMs() int64 {
 	return 0
 }
 
-// ReturnRequest asks the owner to give a job back, if it does not run.
-type ReturnRequest struct {
+// ReturnOffer says that the owner would give a waiting job back, because the job would
+// not start there soon or has failed there repeatedly. The hub asks for the job if it
+// knows another cluster for it. The owner repeats the offer while it holds.
+type ReturnOffer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	Epoch         int64                  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Incarnation   string                 `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReturnOffer) Reset() {
+	*x = ReturnOffer{}
+	mi := &file_apipb_federation_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReturnOffer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReturnOffer) ProtoMessage() {}
+
+func (x *ReturnOffer) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_federation_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReturnOffer.ProtoReflect.Descriptor instead.
+func (*ReturnOffer) Descriptor() ([]byte, []int) {
+	return file_apipb_federation_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ReturnOffer) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *ReturnOffer) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *ReturnOffer) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
+}
+
+func (x *ReturnOffer) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// ReturnRequest asks the owner to give a job back, if it does not run.
+type ReturnRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	JobId  string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Epoch  int64                  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Reason string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// If the job runs, the owner stops it, with its grace period, and gives it back after
+	// that. An at_most_once job that was placed, and an array whose elements have started,
+	// run to their end.
+	Stop          bool `protobuf:"varint,4,opt,name=stop,proto3" json:"stop,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReturnRequest) Reset() {
 	*x = ReturnRequest{}
-	mi := &file_apipb_federation_proto_msgTypes[24]
+	mi := &file_apipb_federation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2068,7 +2159,7 @@ func (x *ReturnRequest) String() string {
 func (*ReturnRequest) ProtoMessage() {}
 
 func (x *ReturnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[24]
+	mi := &file_apipb_federation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2081,7 +2172,7 @@ func (x *ReturnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReturnRequest.ProtoReflect.Descriptor instead.
 func (*ReturnRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{24}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReturnRequest) GetJobId() string {
@@ -2105,6 +2196,13 @@ func (x *ReturnRequest) GetReason() string {
 	return ""
 }
 
+func (x *ReturnRequest) GetStop() bool {
+	if x != nil {
+		return x.Stop
+	}
+	return false
+}
+
 // LoanNotice tells a member the quota that a tenant may use there. It names both
 // incarnations, and a version that only grows.
 type LoanNotice struct {
@@ -2122,7 +2220,7 @@ type LoanNotice struct {
 
 func (x *LoanNotice) Reset() {
 	*x = LoanNotice{}
-	mi := &file_apipb_federation_proto_msgTypes[25]
+	mi := &file_apipb_federation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2134,7 +2232,7 @@ func (x *LoanNotice) String() string {
 func (*LoanNotice) ProtoMessage() {}
 
 func (x *LoanNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[25]
+	mi := &file_apipb_federation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2147,7 +2245,7 @@ func (x *LoanNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoanNotice.ProtoReflect.Descriptor instead.
 func (*LoanNotice) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{25}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LoanNotice) GetTenantId() string {
@@ -2207,7 +2305,7 @@ type LoanAnswer struct {
 
 func (x *LoanAnswer) Reset() {
 	*x = LoanAnswer{}
-	mi := &file_apipb_federation_proto_msgTypes[26]
+	mi := &file_apipb_federation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2317,7 @@ func (x *LoanAnswer) String() string {
 func (*LoanAnswer) ProtoMessage() {}
 
 func (x *LoanAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[26]
+	mi := &file_apipb_federation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2330,7 @@ func (x *LoanAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoanAnswer.ProtoReflect.Descriptor instead.
 func (*LoanAnswer) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{26}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LoanAnswer) GetTenantId() string {
@@ -2287,7 +2385,7 @@ type MemberPresence struct {
 
 func (x *MemberPresence) Reset() {
 	*x = MemberPresence{}
-	mi := &file_apipb_federation_proto_msgTypes[27]
+	mi := &file_apipb_federation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2299,7 +2397,7 @@ func (x *MemberPresence) String() string {
 func (*MemberPresence) ProtoMessage() {}
 
 func (x *MemberPresence) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[27]
+	mi := &file_apipb_federation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2312,7 +2410,7 @@ func (x *MemberPresence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberPresence.ProtoReflect.Descriptor instead.
 func (*MemberPresence) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{27}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MemberPresence) GetCluster() string {
@@ -2362,7 +2460,7 @@ type OwnerRead struct {
 
 func (x *OwnerRead) Reset() {
 	*x = OwnerRead{}
-	mi := &file_apipb_federation_proto_msgTypes[28]
+	mi := &file_apipb_federation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2374,7 +2472,7 @@ func (x *OwnerRead) String() string {
 func (*OwnerRead) ProtoMessage() {}
 
 func (x *OwnerRead) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[28]
+	mi := &file_apipb_federation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2387,7 +2485,7 @@ func (x *OwnerRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerRead.ProtoReflect.Descriptor instead.
 func (*OwnerRead) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{28}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *OwnerRead) GetId() int64 {
@@ -2472,7 +2570,7 @@ type ReadAnswer struct {
 
 func (x *ReadAnswer) Reset() {
 	*x = ReadAnswer{}
-	mi := &file_apipb_federation_proto_msgTypes[29]
+	mi := &file_apipb_federation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2484,7 +2582,7 @@ func (x *ReadAnswer) String() string {
 func (*ReadAnswer) ProtoMessage() {}
 
 func (x *ReadAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[29]
+	mi := &file_apipb_federation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2497,7 +2595,7 @@ func (x *ReadAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadAnswer.ProtoReflect.Descriptor instead.
 func (*ReadAnswer) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{29}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReadAnswer) GetCluster() string {
@@ -2596,7 +2694,7 @@ type OwnerRun struct {
 
 func (x *OwnerRun) Reset() {
 	*x = OwnerRun{}
-	mi := &file_apipb_federation_proto_msgTypes[30]
+	mi := &file_apipb_federation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2608,7 +2706,7 @@ func (x *OwnerRun) String() string {
 func (*OwnerRun) ProtoMessage() {}
 
 func (x *OwnerRun) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[30]
+	mi := &file_apipb_federation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2621,7 +2719,7 @@ func (x *OwnerRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerRun.ProtoReflect.Descriptor instead.
 func (*OwnerRun) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{30}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *OwnerRun) GetRun() []byte {
@@ -2643,7 +2741,7 @@ type ReadFailure struct {
 
 func (x *ReadFailure) Reset() {
 	*x = ReadFailure{}
-	mi := &file_apipb_federation_proto_msgTypes[31]
+	mi := &file_apipb_federation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +2753,7 @@ func (x *ReadFailure) String() string {
 func (*ReadFailure) ProtoMessage() {}
 
 func (x *ReadFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[31]
+	mi := &file_apipb_federation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2668,7 +2766,7 @@ func (x *ReadFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFailure.ProtoReflect.Descriptor instead.
 func (*ReadFailure) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{31}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ReadFailure) GetCode() string {
@@ -2700,7 +2798,7 @@ type ReadEnd struct {
 
 func (x *ReadEnd) Reset() {
 	*x = ReadEnd{}
-	mi := &file_apipb_federation_proto_msgTypes[32]
+	mi := &file_apipb_federation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2712,7 +2810,7 @@ func (x *ReadEnd) String() string {
 func (*ReadEnd) ProtoMessage() {}
 
 func (x *ReadEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[32]
+	mi := &file_apipb_federation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2725,14 +2823,14 @@ func (x *ReadEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadEnd.ProtoReflect.Descriptor instead.
 func (*ReadEnd) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{32}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{33}
 }
 
 var File_apipb_federation_proto protoreflect.FileDescriptor
 
 const file_apipb_federation_proto_rawDesc = "" +
 	"\n" +
-	"\x16apipb/federation.proto\x12\aares.v1\x1a\x17apipb/explanation.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\"\xe7\x03\n" +
+	"\x16apipb/federation.proto\x12\aares.v1\x1a\x17apipb/explanation.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\"\xa2\x04\n" +
 	"\rMemberMessage\x12,\n" +
 	"\x05hello\x18\x01 \x01(\v2\x14.ares.v1.MemberHelloH\x00R\x05hello\x12B\n" +
 	"\fconfirmation\x18\x02 \x01(\v2\x1c.ares.v1.SessionConfirmationH\x00R\fconfirmation\x128\n" +
@@ -2742,7 +2840,8 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"\x06report\x18\x06 \x01(\v2\x14.ares.v1.GrantReportH\x00R\x06report\x12,\n" +
 	"\x06mirror\x18\a \x01(\v2\x12.ares.v1.RunMirrorH\x00R\x06mirror\x12)\n" +
 	"\x04loan\x18\b \x01(\v2\x13.ares.v1.LoanAnswerH\x00R\x04loan\x128\n" +
-	"\x06roster\x18\t \x01(\v2\x1e.ares.v1.RosterAcknowledgementH\x00R\x06rosterB\x06\n" +
+	"\x06roster\x18\t \x01(\v2\x1e.ares.v1.RosterAcknowledgementH\x00R\x06roster\x129\n" +
+	"\freturn_offer\x18\x14 \x01(\v2\x14.ares.v1.ReturnOfferH\x00R\vreturnOfferB\x06\n" +
 	"\x04body\"\xdd\x04\n" +
 	"\n" +
 	"HubMessage\x122\n" +
@@ -2877,11 +2976,17 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x19\n" +
-	"\bgrace_ms\x18\x04 \x01(\x03R\agraceMs\"T\n" +
+	"\bgrace_ms\x18\x04 \x01(\x03R\agraceMs\"t\n" +
+	"\vReturnOffer\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12 \n" +
+	"\vincarnation\x18\x03 \x01(\tR\vincarnation\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"h\n" +
 	"\rReturnRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xa1\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04stop\x18\x04 \x01(\bR\x04stop\"\xa1\x01\n" +
 	"\n" +
 	"LoanNotice\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\x12\x18\n" +
@@ -2952,7 +3057,7 @@ func file_apipb_federation_proto_rawDescGZIP() []byte {
 }
 
 var file_apipb_federation_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_apipb_federation_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_apipb_federation_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_apipb_federation_proto_goTypes = []any{
 	(ListedGrant_State)(0),        // 0: ares.v1.ListedGrant.State
 	(OwnerRead_Kind)(0),           // 1: ares.v1.OwnerRead.Kind
@@ -2980,18 +3085,19 @@ var file_apipb_federation_proto_goTypes = []any{
 	(*ReportAcknowledgement)(nil), // 23: ares.v1.ReportAcknowledgement
 	(*RunMirror)(nil),             // 24: ares.v1.RunMirror
 	(*GrantCancel)(nil),           // 25: ares.v1.GrantCancel
-	(*ReturnRequest)(nil),         // 26: ares.v1.ReturnRequest
-	(*LoanNotice)(nil),            // 27: ares.v1.LoanNotice
-	(*LoanAnswer)(nil),            // 28: ares.v1.LoanAnswer
-	(*MemberPresence)(nil),        // 29: ares.v1.MemberPresence
-	(*OwnerRead)(nil),             // 30: ares.v1.OwnerRead
-	(*ReadAnswer)(nil),            // 31: ares.v1.ReadAnswer
-	(*OwnerRun)(nil),              // 32: ares.v1.OwnerRun
-	(*ReadFailure)(nil),           // 33: ares.v1.ReadFailure
-	(*ReadEnd)(nil),               // 34: ares.v1.ReadEnd
-	(*StreamLogsRequest)(nil),     // 35: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),    // 36: ares.v1.StreamLogsResponse
-	(*Explanation)(nil),           // 37: ares.v1.Explanation
+	(*ReturnOffer)(nil),           // 26: ares.v1.ReturnOffer
+	(*ReturnRequest)(nil),         // 27: ares.v1.ReturnRequest
+	(*LoanNotice)(nil),            // 28: ares.v1.LoanNotice
+	(*LoanAnswer)(nil),            // 29: ares.v1.LoanAnswer
+	(*MemberPresence)(nil),        // 30: ares.v1.MemberPresence
+	(*OwnerRead)(nil),             // 31: ares.v1.OwnerRead
+	(*ReadAnswer)(nil),            // 32: ares.v1.ReadAnswer
+	(*OwnerRun)(nil),              // 33: ares.v1.OwnerRun
+	(*ReadFailure)(nil),           // 34: ares.v1.ReadFailure
+	(*ReadEnd)(nil),               // 35: ares.v1.ReadEnd
+	(*StreamLogsRequest)(nil),     // 36: ares.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),    // 37: ares.v1.StreamLogsResponse
+	(*Explanation)(nil),           // 38: ares.v1.Explanation
 }
 var file_apipb_federation_proto_depIdxs = []int32{
 	5,  // 0: ares.v1.MemberMessage.hello:type_name -> ares.v1.MemberHello
@@ -3001,46 +3107,47 @@ var file_apipb_federation_proto_depIdxs = []int32{
 	19, // 4: ares.v1.MemberMessage.claim:type_name -> ares.v1.GrantClaim
 	22, // 5: ares.v1.MemberMessage.report:type_name -> ares.v1.GrantReport
 	24, // 6: ares.v1.MemberMessage.mirror:type_name -> ares.v1.RunMirror
-	28, // 7: ares.v1.MemberMessage.loan:type_name -> ares.v1.LoanAnswer
+	29, // 7: ares.v1.MemberMessage.loan:type_name -> ares.v1.LoanAnswer
 	10, // 8: ares.v1.MemberMessage.roster:type_name -> ares.v1.RosterAcknowledgement
-	4,  // 9: ares.v1.HubMessage.greeting:type_name -> ares.v1.HubGreeting
-	7,  // 10: ares.v1.HubMessage.welcome:type_name -> ares.v1.HubWelcome
-	15, // 11: ares.v1.HubMessage.heartbeat:type_name -> ares.v1.HeartbeatAnswer
-	17, // 12: ares.v1.HubMessage.offer:type_name -> ares.v1.GrantOffer
-	18, // 13: ares.v1.HubMessage.withdrawal:type_name -> ares.v1.GrantWithdrawal
-	21, // 14: ares.v1.HubMessage.claim:type_name -> ares.v1.ClaimAnswer
-	23, // 15: ares.v1.HubMessage.acknowledgement:type_name -> ares.v1.ReportAcknowledgement
-	25, // 16: ares.v1.HubMessage.cancel:type_name -> ares.v1.GrantCancel
-	26, // 17: ares.v1.HubMessage.return_request:type_name -> ares.v1.ReturnRequest
-	27, // 18: ares.v1.HubMessage.loan:type_name -> ares.v1.LoanNotice
-	8,  // 19: ares.v1.HubMessage.roster:type_name -> ares.v1.Roster
-	6,  // 20: ares.v1.MemberHello.grants:type_name -> ares.v1.ListedGrant
-	8,  // 21: ares.v1.MemberHello.roster:type_name -> ares.v1.Roster
-	0,  // 22: ares.v1.ListedGrant.state:type_name -> ares.v1.ListedGrant.State
-	12, // 23: ares.v1.HubWelcome.bound:type_name -> ares.v1.BoundGrant
-	11, // 24: ares.v1.HubWelcome.drop:type_name -> ares.v1.GrantRef
-	9,  // 25: ares.v1.Roster.clusters:type_name -> ares.v1.RosterEntry
-	20, // 26: ares.v1.GrantClaim.bid:type_name -> ares.v1.GrantBid
-	12, // 27: ares.v1.ClaimAnswer.bound:type_name -> ares.v1.BoundGrant
-	0,  // 28: ares.v1.GrantReport.outcome:type_name -> ares.v1.ListedGrant.State
-	0,  // 29: ares.v1.ReportAcknowledgement.outcome:type_name -> ares.v1.ListedGrant.State
-	1,  // 30: ares.v1.OwnerRead.kind:type_name -> ares.v1.OwnerRead.Kind
-	35, // 31: ares.v1.OwnerRead.logs:type_name -> ares.v1.StreamLogsRequest
-	32, // 32: ares.v1.ReadAnswer.run:type_name -> ares.v1.OwnerRun
-	36, // 33: ares.v1.ReadAnswer.logs:type_name -> ares.v1.StreamLogsResponse
-	37, // 34: ares.v1.ReadAnswer.explanation:type_name -> ares.v1.Explanation
-	33, // 35: ares.v1.ReadAnswer.failure:type_name -> ares.v1.ReadFailure
-	2,  // 36: ares.v1.FederationService.Connect:input_type -> ares.v1.MemberMessage
-	29, // 37: ares.v1.FederationService.ServeReads:input_type -> ares.v1.MemberPresence
-	31, // 38: ares.v1.FederationService.AnswerRead:input_type -> ares.v1.ReadAnswer
-	3,  // 39: ares.v1.FederationService.Connect:output_type -> ares.v1.HubMessage
-	30, // 40: ares.v1.FederationService.ServeReads:output_type -> ares.v1.OwnerRead
-	34, // 41: ares.v1.FederationService.AnswerRead:output_type -> ares.v1.ReadEnd
-	39, // [39:42] is the sub-list for method output_type
-	36, // [36:39] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	26, // 9: ares.v1.MemberMessage.return_offer:type_name -> ares.v1.ReturnOffer
+	4,  // 10: ares.v1.HubMessage.greeting:type_name -> ares.v1.HubGreeting
+	7,  // 11: ares.v1.HubMessage.welcome:type_name -> ares.v1.HubWelcome
+	15, // 12: ares.v1.HubMessage.heartbeat:type_name -> ares.v1.HeartbeatAnswer
+	17, // 13: ares.v1.HubMessage.offer:type_name -> ares.v1.GrantOffer
+	18, // 14: ares.v1.HubMessage.withdrawal:type_name -> ares.v1.GrantWithdrawal
+	21, // 15: ares.v1.HubMessage.claim:type_name -> ares.v1.ClaimAnswer
+	23, // 16: ares.v1.HubMessage.acknowledgement:type_name -> ares.v1.ReportAcknowledgement
+	25, // 17: ares.v1.HubMessage.cancel:type_name -> ares.v1.GrantCancel
+	27, // 18: ares.v1.HubMessage.return_request:type_name -> ares.v1.ReturnRequest
+	28, // 19: ares.v1.HubMessage.loan:type_name -> ares.v1.LoanNotice
+	8,  // 20: ares.v1.HubMessage.roster:type_name -> ares.v1.Roster
+	6,  // 21: ares.v1.MemberHello.grants:type_name -> ares.v1.ListedGrant
+	8,  // 22: ares.v1.MemberHello.roster:type_name -> ares.v1.Roster
+	0,  // 23: ares.v1.ListedGrant.state:type_name -> ares.v1.ListedGrant.State
+	12, // 24: ares.v1.HubWelcome.bound:type_name -> ares.v1.BoundGrant
+	11, // 25: ares.v1.HubWelcome.drop:type_name -> ares.v1.GrantRef
+	9,  // 26: ares.v1.Roster.clusters:type_name -> ares.v1.RosterEntry
+	20, // 27: ares.v1.GrantClaim.bid:type_name -> ares.v1.GrantBid
+	12, // 28: ares.v1.ClaimAnswer.bound:type_name -> ares.v1.BoundGrant
+	0,  // 29: ares.v1.GrantReport.outcome:type_name -> ares.v1.ListedGrant.State
+	0,  // 30: ares.v1.ReportAcknowledgement.outcome:type_name -> ares.v1.ListedGrant.State
+	1,  // 31: ares.v1.OwnerRead.kind:type_name -> ares.v1.OwnerRead.Kind
+	36, // 32: ares.v1.OwnerRead.logs:type_name -> ares.v1.StreamLogsRequest
+	33, // 33: ares.v1.ReadAnswer.run:type_name -> ares.v1.OwnerRun
+	37, // 34: ares.v1.ReadAnswer.logs:type_name -> ares.v1.StreamLogsResponse
+	38, // 35: ares.v1.ReadAnswer.explanation:type_name -> ares.v1.Explanation
+	34, // 36: ares.v1.ReadAnswer.failure:type_name -> ares.v1.ReadFailure
+	2,  // 37: ares.v1.FederationService.Connect:input_type -> ares.v1.MemberMessage
+	30, // 38: ares.v1.FederationService.ServeReads:input_type -> ares.v1.MemberPresence
+	32, // 39: ares.v1.FederationService.AnswerRead:input_type -> ares.v1.ReadAnswer
+	3,  // 40: ares.v1.FederationService.Connect:output_type -> ares.v1.HubMessage
+	31, // 41: ares.v1.FederationService.ServeReads:output_type -> ares.v1.OwnerRead
+	35, // 42: ares.v1.FederationService.AnswerRead:output_type -> ares.v1.ReadEnd
+	40, // [40:43] is the sub-list for method output_type
+	37, // [37:40] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_apipb_federation_proto_init() }
@@ -3060,6 +3167,7 @@ func file_apipb_federation_proto_init() {
 		(*MemberMessage_Mirror)(nil),
 		(*MemberMessage_Loan)(nil),
 		(*MemberMessage_Roster)(nil),
+		(*MemberMessage_ReturnOffer)(nil),
 	}
 	file_apipb_federation_proto_msgTypes[1].OneofWrappers = []any{
 		(*HubMessage_Greeting)(nil),
@@ -3074,7 +3182,7 @@ func file_apipb_federation_proto_init() {
 		(*HubMessage_Loan)(nil),
 		(*HubMessage_Roster)(nil),
 	}
-	file_apipb_federation_proto_msgTypes[29].OneofWrappers = []any{
+	file_apipb_federation_proto_msgTypes[30].OneofWrappers = []any{
 		(*ReadAnswer_Run)(nil),
 		(*ReadAnswer_Logs)(nil),
 		(*ReadAnswer_Explanation)(nil),
@@ -3086,7 +3194,7 @@ func file_apipb_federation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_federation_proto_rawDesc), len(file_apipb_federation_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -48,10 +48,15 @@ func (c *Client) UncordonCluster(ctx context.Context, name string) (*apipb.Clust
 	return answer.GetCluster(), err
 }
 
-// DrainCluster cordons a cluster and asks it to return the jobs that wait there.
-func (c *Client) DrainCluster(ctx context.Context, name, reason string) (*apipb.Cluster, error) {
+// DrainCluster cordons a cluster and asks it to return the jobs that wait there. With `stop`, the jobs that run there are stopped
+// and returned too.
+func (c *Client) DrainCluster(ctx context.Context, name, reason string, stop bool) (*apipb.Cluster, error) {
+	ask := &apipb.DrainClusterRequest{Name: name, Reason: reason, Stop: stop}
+	if stop {
+		ask.Confirm = name
+	}
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.DrainClusterResponse, error) {
-		return apipb.NewClustersServiceClient(conn).DrainCluster(ctx, &apipb.DrainClusterRequest{Name: name, Reason: reason})
+		return apipb.NewClustersServiceClient(conn).DrainCluster(ctx, ask)
 	})
 	return answer.GetCluster(), err
 }

@@ -170,6 +170,7 @@ func (s *session) report(m *apipb.GrantReport) error {
 	id, outcome := ares.JobID(m.GetJobId()), stateOf(m.GetOutcome())
 	r := store.Report{
 		Job: id, Epoch: m.GetEpoch(), Cluster: s.hello.Cluster, Incarnation: m.GetIncarnation(), Outcome: store.GrantOutcome(outcome), Why: m.GetReason(), At: s.t.Now(),
+		Moves: s.t.getsOffers(s.hello.Cluster), // a cluster that is drained gets no offers anyway
 	}
 	if len(m.GetRun()) > 0 {
 		run, err := decodeRun(m.GetRun(), id)

@@ -1,6 +1,7 @@
 package federation_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -22,6 +23,7 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/federation"
+	"github.com/ares-scheduler/ares/federation/boottime"
 	"github.com/ares-scheduler/ares/federation/choose"
 	"github.com/ares-scheduler/ares/federation/grant"
 	"github.com/ares-scheduler/ares/federation/summary"
@@ -44,6 +46,7 @@ type hub struct {
 	choose   func(*ares.Job, *ares.Run, []federation.Candidate) []string // or how it chooses, if not nil
 	record   func(context.Context, *store.Roster) error                  // writes rosters into history, or nil
 	alarm    atomic.Pointer[chan string]                                 // gets the reasons of refused hellos
+	now      func() time.Time                                            // its clock, or nil for time.Now
 	options  []grpc.ServerOption
 	stop     func()
 	// While caller is true, the hub compares the cluster that a member names with the caller's metadata.
@@ -76,6 +79,9 @@ func (h *hub) start(addr string) {
 		h.hub.Chooser = choose.New(config.Default(), choose.Default())
 	}
 	h.hub.Choose, h.hub.RecordRoster = h.choose, h.record
+	if h.now != nil {
+		h.hub.Now = h.now
+	}
 	h.hub.Alarm = func(_, why string) {
 		if to := h.alarm.Load(); to != nil {
 			*to <- why
@@ -160,20 +166,28 @@ type member struct {
 	claimAll atomic.Bool
 	admit    func(context.Context, *ares.Job) error // of the uplink; it may be nil
 	stop     func()
+
+	lateAfter time.Duration // of the uplink, or 0 for its default
+	// ahead is how far the clock of the uplink has jumped, in nanoseconds. Each reading lets it jump by as much as `leap`.
+	ahead, leap atomic.Int64
+	readings    atomic.Int64 // of that clock
 }
 
 // newMember registers a cluster at the hub and starts it. The cluster's only node has eight devices.
-func newMember(t *testing.T, h *hub, name string) *member {
+func newMember(t *testing.T, h *hub, name string, edit ...func(*member)) *member {
 	t.Helper()
-	m := newIdleMember(t, h, name)
+	m := newIdleMember(t, h, name, edit...)
 	controltest.Agent(t, m.s, m.view, m.node, m.gate)
 	return m
 }
 
 // newIdleMember is newMember without an agent.
-func newIdleMember(t *testing.T, h *hub, name string) *member {
+func newIdleMember(t *testing.T, h *hub, name string, edit ...func(*member)) *member {
 	t.Helper()
 	m := &member{t: t, name: name, s: storetest.Embedded(t), gate: make(chan struct{}), wire: &wire{addr: h.addr}}
+	for _, e := range edit {
+		e(m)
+	}
 	if isLater(t, laterCluster) {
 		m.wire.options = append(m.wire.options, grpc.WithStreamInterceptor(laterClient))
 	}
@@ -228,7 +242,12 @@ func (m *member) start() {
 	loop.Observe, loop.Record, loop.Interval = func(time.Duration) {}, func(scheduler.Decision) {}, 50*time.Millisecond
 	m.uplink = federation.NewUplink(m.view)
 	m.uplink.Store, m.uplink.Now, m.uplink.Log, m.uplink.Heartbeat = m.s, time.Now, controltest.Quiet, heartbeat
-	m.uplink.Dial, m.uplink.Admit = m.wire.dial, m.admit
+	m.uplink.Dial, m.uplink.Admit, m.uplink.Explain = m.wire.dial, m.admit, loop.Explain
+	m.uplink.LateAfter = cmp.Or(m.lateAfter, m.uplink.LateAfter)
+	m.uplink.Boot = func() boottime.Time {
+		m.readings.Add(1)
+		return boottime.Now().Add(time.Duration(m.ahead.Add(m.leap.Load())))
+	}
 	m.uplink.DialServer = func(_ context.Context, addr string) (*grpc.ClientConn, error) { return m.wire.dialAt(addr) }
 	m.uplink.Answer = func(ctx context.Context, q *apipb.OwnerRead, _ store.Snapshot, send func(*apipb.ReadAnswer) error) error {
 		return (*m.answer.Load())(ctx, q, send)

@@ -1,10 +1,13 @@
 package federation_test
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/control/controltest"
+	"github.com/ares-scheduler/ares/federation/grant"
 	"github.com/ares-scheduler/ares/store"
 	"github.com/ares-scheduler/ares/store/storetest"
 )
@@ -72,6 +75,61 @@ func TestSuspendedAndBack(t *testing.T) {
 	a.claimSeat(t, id)
 	a.finishSeat(t, id, ares.OutcomeSucceeded)
 	if e := h.await(id, ares.Succeeded); e.Run.Cluster != "a" || e.Run.Epoch != first || e.Run.Placed != 2 {
+		t.Errorf("%+v", e.Run)
+	}
+}
+
+// TestFenceAfterSuspend lets the machine of a cluster's server sleep for an hour while its link is cut. When it wakes up, it must stop
+// its fenced job at once, and not run it again before the hub has confirmed it.
+func TestFenceAfterSuspend(t *testing.T) {
+	h := newHub(t)
+	a := newIdleMember(t, h, "a")
+	id := h.submit(fenced, func(s *ares.Spec) { s.EditPlacement().ClusterLostAfterSeconds = 3600 })
+	a.claimSeat(t, id)
+	first := h.await(id, ares.Running).Run.Epoch
+	a.wire.set(true)
+	a.awaitMode(grant.Autonomous)
+	if e := a.view.Job(id); e.Run.Stop != nil {
+		t.Fatalf("the job is stopped: %+v", e.Run.Stop)
+	}
+	a.ahead.Add(int64(time.Hour))
+	from := a.readings.Load()
+	controltest.Await(t, a.view, "the uplink to look at the clock", func() bool { return a.readings.Load() > from+2 })
+	controltest.CaughtUp(t, a.s, a.view)
+	if e := a.view.Job(id); e.Run.Stop == nil {
+		t.Fatal("after an hour, the job is not stopped")
+	}
+	a.finishSeat(t, id, ares.OutcomeStopped)
+	a.await(id, ares.Pending)
+	a.wire.set(false)
+	a.claimSeat(t, id)
+	a.finishSeat(t, id, ares.OutcomeSucceeded)
+	if e := h.await(id, ares.Succeeded); e.Run.Cluster != "a" || e.Run.Epoch != first || e.Run.Placed != 2 {
+		t.Errorf("%+v", e.Run)
+	}
+}
+
+// TestLateAnswers lets the clock of a cluster's server jump between each heartbeat and its answer, as if the machine were suspended
+// then. The hub may have taken the fenced job since it sent the answer, so the cluster must not run the job again.
+func TestLateAnswers(t *testing.T) {
+	h := newHub(t)
+	a := newIdleMember(t, h, "a")
+	id := h.submit(fenced, func(s *ares.Spec) { s.EditPlacement().ClusterLostAfterSeconds = 3600 })
+	a.claimSeat(t, id)
+	h.await(id, ares.Running)
+	a.leap.Store(int64(time.Hour))
+	a.awaitStop(id)
+	from := a.readings.Load()
+	const several = 200 // of each, sessions, heartbeats and answers
+	controltest.Await(t, a.view, "several answers", func() bool { return a.readings.Load() > from+several })
+	if e := a.view.Job(id); !e.Run.Unconfirmed || slices.ContainsFunc(e.Run.Transitions, func(t ares.Transition) bool { return t.Message == "confirmed by the hub" }) {
+		t.Errorf("a late answer has confirmed the job: %+v", e.Run.Transitions)
+	}
+	a.finishSeat(t, id, ares.OutcomeStopped)
+	a.leap.Store(0)
+	a.claimSeat(t, id)
+	a.finishSeat(t, id, ares.OutcomeSucceeded)
+	if e := h.await(id, ares.Succeeded); e.Run.Cluster != "a" || e.Run.Placed != 2 {
 		t.Errorf("%+v", e.Run)
 	}
 }

@@ -117,6 +117,8 @@ func (t *term) choose(e *entry, clusters []Candidate) []string {
 	if choose == nil {
 		choose = ChooseAny
 	}
+	now := t.Now()
+	clusters = slices.DeleteFunc(slices.Clone(clusters), func(c Candidate) bool { return e.Run.HasLeft(c.Name, now) })
 	names := choose(e.Job, &e.Run, clusters)
 	return names[:min(len(names), ares.MaxOffered)]
 }
@@ -201,7 +203,7 @@ func (t *term) tell(id ares.JobID, e *entry, g *ares.Grant) {
 			s.out.put(&apipb.HubMessage{Body: &apipb.HubMessage_Withdrawal{Withdrawal: &apipb.GrantWithdrawal{JobId: string(id), Epoch: was}}})
 		}
 		if offer && s.offered[id] != g.Epoch {
-			data, err := encodeJob(grantedJob(e.Job))
+			data, err := encodeJob(grantedJob(e.Job, &e.Run))
 			if err != nil {
 				t.Log.Error("a job cannot be offered", "job", id, "error", err)
 				continue
@@ -214,13 +216,14 @@ func (t *term) tell(id ares.JobID, e *entry, g *ares.Grant) {
 		if g == nil || e == nil || g.State != ares.GrantBound || g.Cluster != name {
 			delete(s.cancelled, id)
 			delete(s.returning, id)
+			delete(s.returnable, id)
 			continue
 		}
 		t.tellOwner(s, e, g)
 	}
 }
 
-// tellOwner passes a cancellation on to the owner of a job (F8), and asks a draining cluster to return what waits there.
+// tellOwner passes a cancellation on to the owner of a job (F8), and asks a draining cluster to return it.
 func (t *term) tellOwner(s *session, e *entry, g *ares.Grant) {
 	id := e.Job.ID
 	if stop := e.Run.Stop; stop != nil && stop.Why == ares.StopCancel && s.cancelled[id] != g.Epoch {
@@ -229,20 +232,24 @@ func (t *term) tellOwner(s *session, e *entry, g *ares.Grant) {
 			JobId: string(id), Epoch: g.Epoch, By: stop.By, GraceMs: stop.Grace.Milliseconds(),
 		}}})
 	}
-	if c := t.clusters[g.Cluster]; c.Decided == store.ClusterDraining && e.Run.Phase.Waiting() && s.returning[id] != g.Epoch {
-		s.returning[id] = g.Epoch
-		s.out.put(&apipb.HubMessage{Body: &apipb.HubMessage_ReturnRequest{ReturnRequest: &apipb.ReturnRequest{
-			JobId: string(id), Epoch: g.Epoch, Reason: "cluster " + g.Cluster + " is drained",
-		}}})
-	}
+	t.drainJob(s, e, g)
 }
 
 // grantedJob returns the job as a member gets it. The hub has already waited for the job's dependencies and start time: a
 // member does not know the other jobs. The hub has also chosen a cluster of the right region: the labels of the member's
 // nodes need not name it.
-func grantedJob(j *ares.Job) *ares.Job {
+//
+// A job that moves keeps what it has used up: the retries of earlier clusters count, and its queue timeout, which is for the
+// first start, is over.
+func grantedJob(j *ares.Job, r *ares.Run) *ares.Job {
 	out := *j
 	out.After, out.Start = nil, nil
+	if r.Retries > 0 {
+		out.Retry.MaxRetries = new(max(j.RetryLimit()-r.Retries, 0))
+	}
+	if r.Placed > 0 {
+		out.MaxQueueMinutes = 0
+	}
 	if p := j.Placement(); p.Regions != nil {
 		p.Regions = nil
 		if out.Constraints = &p; p.IsZero() {
@@ -260,6 +267,6 @@ func (t *term) bound(ref grant.Ref, incarnation string) (*apipb.BoundGrant, erro
 		return b, nil // the job has ended and was archived: the member reports its end again
 	}
 	var err error
-	b.Job, err = encodeJob(grantedJob(e.Job))
+	b.Job, err = encodeJob(grantedJob(e.Job, &e.Run))
 	return b, err
 }

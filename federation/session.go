@@ -41,9 +41,11 @@ type session struct {
 	decoded   *summary.Summary     // nil before the first summary, and if it cannot be read
 	offered   map[ares.JobID]int64 // epochs of offers that the member was told
 	cancelled map[ares.JobID]int64
-	returning map[ares.JobID]int64
-	told      *store.Roster // the last roster that the member was sent, nil before the first one
-	stored    *store.Roster // the last one that it has acknowledged
+	returning map[ares.JobID]returnAsked
+	// returnable are the jobs that the member would give back.
+	returnable map[ares.JobID]returnOffer
+	told       *store.Roster // the last roster that the member was sent, nil before the first one
+	stored     *store.Roster // the last one that it has acknowledged
 }
 
 func (t *term) connect(stream apipb.FederationService_ConnectServer) error {
@@ -56,7 +58,7 @@ func (t *term) connect(stream apipb.FederationService_ConnectServer) error {
 	}
 	s := &session{
 		t: t, ctx: ctx, end: end, call: stream.Context(), out: newMailbox[*apipb.HubMessage](), heard: time.Now(),
-		offered: map[ares.JobID]int64{}, cancelled: map[ares.JobID]int64{}, returning: map[ares.JobID]int64{},
+		offered: map[ares.JobID]int64{}, cancelled: map[ares.JobID]int64{}, returning: map[ares.JobID]returnAsked{}, returnable: map[ares.JobID]returnOffer{},
 	}
 	s.out.put(&apipb.HubMessage{Body: &apipb.HubMessage_Greeting{Greeting: &apipb.HubGreeting{
 		Protocol: protocol, StoreId: t.id.Store, RestoreId: t.id.Restore, Revision: revision, Version: t.Version, Asking: t.isAsking(),
@@ -120,6 +122,8 @@ func (s *session) handle(m *apipb.MemberMessage) error {
 		return s.report(b.Report)
 	case *apipb.MemberMessage_Mirror:
 		return s.mirror(b.Mirror)
+	case *apipb.MemberMessage_ReturnOffer:
+		s.noteReturnable(b.ReturnOffer)
 	case *apipb.MemberMessage_Roster:
 		s.storedRoster(b.Roster)
 	}

@@ -38,7 +38,8 @@ func (t *term) dropSilent() {
 	}
 }
 
-// The method `silence` returns how long the hub has not heard a cluster.
+// The method `silence` returns how long the hub has not heard a cluster. The clock of package time may stop while the hub's machine
+// is suspended. Then the hub counts less time than the cluster does, and takes jobs later, which is safe.
 func (t *term) silence(cluster string) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,6 +12,9 @@ func (t *term) mayStart(e *entry, now time.Time) bool {
 	if e.Run.NotBefore.After(now) {
 		return false
 	}
+	if e.Run.Placed > 0 {
+		return true // the conditions are for the first start, which was in another cluster
+	}
 	for _, id := range e.Job.After {
 		if !t.isMet(ares.Dependency{Type: ares.AfterOK, Job: ares.JobID(id)}) {
 			return false
@@ -21,7 +24,7 @@ func (t *term) mayStart(e *entry, now time.Time) bool {
 	if c == nil {
 		return true
 	}
-	if e.Run.Placed == 0 && c.Begin.After(now) {
+	if c.Begin.After(now) {
 		return false
 	}
 	for _, d := range c.Dependencies {

@@ -118,6 +118,7 @@ func (t *term) round(ctx context.Context) error {
 	}
 	t.look()
 	t.tellRoster()
+	t.askForReturns()
 	if err = t.vouch(ctx); due {
 		err = errors.Join(err, t.fence(ctx))
 	}
@@ -141,7 +142,8 @@ func (t *term) readClusters(ctx context.Context) (bool, error) {
 	t.mu.Lock()
 	for i := range list {
 		known[list[i].Name] = list[i]
-		decided = decided || t.clusters[list[i].Name].Decided != list[i].Decided
+		was := t.clusters[list[i].Name]
+		decided = decided || was.Decided != list[i].Decided || was.Stops != list[i].Stops
 	}
 	t.clusters, t.read = known, time.Now()
 	t.setRoster(list, revision)

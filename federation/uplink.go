@@ -12,6 +12,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/control/cache"
+	"github.com/ares-scheduler/ares/federation/boottime"
 	"github.com/ares-scheduler/ares/federation/grant"
 	"github.com/ares-scheduler/ares/pause"
 	"github.com/ares-scheduler/ares/store"
@@ -47,6 +48,12 @@ type Uplink struct {
 	// Admit rejects a job that this cluster would not accept: its tenant or queue is unknown, or a limit is exceeded. It may
 	// be nil.
 	Admit func(ctx context.Context, job *ares.Job) error
+	// Explain says when a job that waits here would start. It is scheduler.Loop.Explain. Without it, jobs that would wait here for
+	// long are not given back.
+	Explain func(id ares.JobID) ares.Explanation
+	// LateAfter is for how long a job must not be expected to start within ClaimAhead before it is given back. Default one
+	// minute: a node that is back soon is no reason to move a job.
+	LateAfter time.Duration
 	// Summary describes the capacity of this cluster for the hub. It may be nil.
 	Summary func() []byte
 	// SummaryEvery is the shortest time between two summaries. Default one second.
@@ -55,6 +62,8 @@ type Uplink struct {
 	Heartbeat time.Duration
 	// ClaimAhead is how far ahead jobs are claimed. 0 means that only jobs which would start now are claimed.
 	ClaimAhead time.Duration
+	// Boot reads the clock by which the age of the last answer counts (F11). Default boottime.Now: the machine may be suspended.
+	Boot func() boottime.Time
 	// ModeChanged is called when the hub becomes reachable or unreachable. It may be nil.
 	ModeChanged func(grant.Mode)
 
@@ -64,8 +73,8 @@ type Uplink struct {
 	suspended map[ares.JobID]int64 // fenced jobs that were suspended since the last answer, with their epochs
 	touched   map[ares.JobID]bool  // granted jobs that changed since the session last looked
 	news      chan struct{}
-	answered  time.Time // when the last heartbeat was sent that was answered; zero before the first answer
-	began     time.Time // when this server got the uplink
+	answered  boottime.Time // when the last heartbeat was sent that was answered; zero before the first answer
+	began     boottime.Time // when this server got the uplink
 	mode      grant.Mode
 	why       string // why there is no session, "" if there is one
 
@@ -77,7 +86,7 @@ type Uplink struct {
 // NewUplink returns an Uplink. The given view keeps it up to date.
 func NewUplink(view *cache.View) *Uplink {
 	u := &Uplink{
-		view: view, Heartbeat: DefaultHeartbeat, SummaryEvery: time.Second, ClaimAhead: DefaultClaimAhead,
+		view: view, Heartbeat: DefaultHeartbeat, SummaryEvery: time.Second, ClaimAhead: DefaultClaimAhead, LateAfter: time.Minute, Boot: boottime.Now,
 		suspended: map[ares.JobID]int64{}, touched: map[ares.JobID]bool{}, news: make(chan struct{}, 1), mode: grant.Autonomous, why: "not connected yet",
 		cookieChanged: make(chan struct{}),
 	}
@@ -116,13 +125,13 @@ func (u *Uplink) Mode() (mode grant.Mode, age time.Duration, why string) {
 	if u.answered.IsZero() {
 		return u.mode, -1, u.why
 	}
-	return u.mode, time.Since(u.answered), u.why
+	return u.mode, u.Boot().Sub(u.answered), u.why
 }
 
 // Run keeps a session with the hub until ctx ends. It runs while this server leads its cluster.
 func (u *Uplink) Run(ctx context.Context, _ *store.Leadership) error {
 	u.mu.Lock()
-	u.answered, u.began = time.Time{}, time.Now() // another server may have had the uplink: nothing is known before the first answer
+	u.answered, u.began = 0, u.Boot() // another server may have had the uplink: nothing is known before the first answer
 	u.cookie = ""
 	u.mu.Unlock()
 	var wg sync.WaitGroup
@@ -160,8 +169,9 @@ func (u *Uplink) watchMode(ctx context.Context) {
 	tick := time.NewTicker(max(u.Heartbeat/4, time.Millisecond))
 	defer tick.Stop()
 	for {
-		u.setMode()
-		u.stopFenced(ctx)
+		now := u.Boot()
+		u.setMode(now)
+		u.stopFenced(ctx, now)
 		select {
 		case <-ctx.Done():
 			return
@@ -170,11 +180,11 @@ func (u *Uplink) watchMode(ctx context.Context) {
 	}
 }
 
-func (u *Uplink) setMode() {
+func (u *Uplink) setMode(now boottime.Time) {
 	u.mu.Lock()
 	mode := grant.Autonomous
 	if !u.answered.IsZero() {
-		mode = grant.ModeAt(time.Since(u.answered), u.Heartbeat)
+		mode = grant.ModeAt(now.Sub(u.answered), u.Heartbeat)
 	}
 	changed := mode != u.mode
 	u.mode = mode
@@ -189,13 +199,11 @@ func (u *Uplink) setMode() {
 
 // acknowledged records the answer to a heartbeat that was sent at the given time. The age of the link counts from the
 // sending, because the hub may have fallen silent right after it received the heartbeat.
-func (u *Uplink) acknowledged(sent time.Time) {
+func (u *Uplink) acknowledged(sent, now boottime.Time) {
 	u.mu.Lock()
-	if sent.After(u.answered) {
-		u.answered = sent
-	}
+	u.answered = max(u.answered, sent)
 	u.mu.Unlock()
-	u.setMode()
+	u.setMode(now)
 }
 
 var errSilent = errors.New("the hub does not answer heartbeats")

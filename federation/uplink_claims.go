@@ -248,13 +248,3 @@ func isOutdated(err error) bool {
 	code := ares.CodeOf(err)
 	return err != nil && (code == ares.Conflict || code == ares.Fenced || code == ares.NotFound)
 }
-
-// giveBack returns a job that waits here, if nothing of it runs (F3).
-func (l *link) giveBack(m *apipb.ReturnRequest) error {
-	_, err := l.u.Store.Return(l.ctx, ares.JobID(m.GetJobId()), m.GetEpoch(), m.GetReason(), l.u.Now())
-	if isOutdated(err) {
-		l.u.Log.Info("a job is not returned", "job", m.GetJobId(), "reason", err)
-		return nil
-	}
-	return err
-}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/federation/boottime"
 	"github.com/ares-scheduler/ares/federation/grant"
 )
 
@@ -14,7 +15,7 @@ const suspended = "the hub does not answer, and the job has on_partition: fence"
 
 // stopFenced suspends the jobs with on_partition: fence that must not run without an answer of the hub any longer (F11). A
 // running job is stopped, and a suspended job does not start again before the hub has confirmed it.
-func (u *Uplink) stopFenced(ctx context.Context) {
+func (u *Uplink) stopFenced(ctx context.Context, now boottime.Time) {
 	u.mu.Lock()
 	answered, began := u.answered, u.began
 	u.mu.Unlock()
@@ -28,9 +29,9 @@ func (u *Uplink) stopFenced(ctx context.Context) {
 		case !fenced:
 			return false
 		case answered.IsZero():
-			return !grant.MayStartMoved(time.Since(began), after)
+			return !grant.MayStartMoved(now.Sub(began), after)
 		}
-		return !grant.MayStart(time.Since(answered), after)
+		return !grant.MayStart(now.Sub(answered), after)
 	}, func(e *entry) bool {
 		if !e.Run.Phase.Final() && !e.Run.Unconfirmed {
 			due = append(due, grant.Ref{Job: e.Job.ID, Epoch: e.Job.Origin.Epoch})
@@ -48,13 +49,18 @@ func (u *Uplink) stopFenced(ctx context.Context) {
 	}
 }
 
-// The method `resume` confirms suspended jobs after an answer of the hub in this session. The hub takes a job only from a
-// cluster whose session it has ended, so they are still bound to this cluster.
-func (l *link) resume() error {
+// The method `resume` confirms suspended jobs after the answer to a heartbeat of this session. The hub takes a job only from a
+// cluster whose session it has ended, so they were bound to this cluster when the hub heard the heartbeat. An answer may arrive
+// late, after a suspend of this machine for example, and the hub may have taken the job since. So a job is confirmed only if
+// its time has not passed since the heartbeat was sent.
+func (l *link) resume(sent, now boottime.Time) error {
 	l.u.mu.Lock()
 	due := maps.Clone(l.u.suspended)
 	l.u.mu.Unlock()
 	for id, epoch := range due { // order-free: jobs are independent
+		if e := l.u.view.Job(id); e != nil && !mayConfirm(e.Job, now.Sub(sent)) {
+			continue
+		}
 		if err := l.u.Store.Confirm(l.ctx, id, epoch, l.u.Now()); err != nil && !isOutdated(err) {
 			return err
 		}
@@ -63,4 +69,10 @@ func (l *link) resume() error {
 		l.u.mu.Unlock()
 	}
 	return nil
+}
+
+// mayConfirm reports whether a word of the hub that is so old still says that a job is this cluster's (F11).
+func mayConfirm(j *ares.Job, age time.Duration) bool {
+	after, fenced := fencedAfter(j)
+	return !fenced || grant.MayStart(age, after)
 }

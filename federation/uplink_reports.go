@@ -25,7 +25,11 @@ func (l *link) reports() error {
 // once in a session, and again in the next session if the hub has not acknowledged it.
 func (l *link) reportJob(e *entry) error {
 	id, epoch := e.Job.ID, e.Job.Origin.Epoch
+	if e.Run.Returning != "" && e.Run.CheckReturn(e.Job) == nil {
+		return l.returnStopped(e)
+	}
 	if !e.Run.Phase.Final() {
+		l.offerFailing(e)
 		if e.Run.Revision == 0 || l.mirrored[id] == e.Run.Revision {
 			return nil
 		}

@@ -9,6 +9,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/federation/boottime"
 	"github.com/ares-scheduler/ares/federation/grant"
 	"github.com/ares-scheduler/ares/federation/summary"
 	"github.com/ares-scheduler/ares/store"
@@ -25,7 +26,8 @@ type link struct {
 	member store.Membership
 	dead   bool // the hub has declared this cluster dead; it has dropped everything
 
-	sent     map[int64]time.Time // heartbeats without an answer
+	began    boottime.Time           // before the stream was opened: the hub counts its silence from a later time
+	sent     map[int64]boottime.Time // heartbeats without an answer
 	sequence int64
 	open     bool
 	offers   map[ares.JobID]*offer
@@ -34,6 +36,11 @@ type link struct {
 	mirrored map[ares.JobID]int64 // revision of the run that was sent last
 	reported map[ares.JobID]int64 // epoch of the report that was sent in this session
 	acked    map[ares.JobID]int64 // epoch of the last acknowledged report
+
+	late       map[ares.JobID]time.Time // since when a waiting job is not expected to start soon
+	looked     time.Time                // when the waiting jobs were looked at last
+	explained  int                      // waiting jobs whose start was predicted so far; each look begins where the last one ended
+	returnable map[ares.JobID]time.Time // when the hub was last told that this cluster would give a job back
 
 	summary    []byte    // that was sent last
 	summarized time.Time // when it was sent
@@ -48,14 +55,15 @@ func (u *Uplink) connect(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
+	began := u.Boot()
 	stream, err := apipb.NewFederationServiceClient(conn).Connect(ctx)
 	if err != nil {
 		return apipb.FromStatus(err)
 	}
 	l := &link{
-		u: u, ctx: ctx, out: newMailbox[*apipb.MemberMessage](), in: make(chan *apipb.HubMessage),
-		sent: map[int64]time.Time{}, offers: map[ares.JobID]*offer{}, landing: map[ares.JobID]int{}, mirrored: map[ares.JobID]int64{},
-		reported: map[ares.JobID]int64{}, acked: map[ares.JobID]int64{},
+		u: u, ctx: ctx, began: began, out: newMailbox[*apipb.MemberMessage](), in: make(chan *apipb.HubMessage),
+		sent: map[int64]boottime.Time{}, offers: map[ares.JobID]*offer{}, landing: map[ares.JobID]int{}, mirrored: map[ares.JobID]int64{},
+		reported: map[ares.JobID]int64{}, acked: map[ares.JobID]int64{}, late: map[ares.JobID]time.Time{}, returnable: map[ares.JobID]time.Time{},
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -87,7 +95,7 @@ func (l *link) work() error {
 	defer beat.Stop()
 	tick := time.NewTicker(claimEvery)
 	defer tick.Stop()
-	lastSummary, lastAnswer := time.Time{}, time.Now()
+	lastSummary, lastAnswer := time.Time{}, l.u.Boot()
 	dirty := false
 	for {
 		select {
@@ -95,14 +103,14 @@ func (l *link) work() error {
 			return l.ctx.Err()
 		case m := <-l.in:
 			if _, ok := m.GetBody().(*apipb.HubMessage_Heartbeat); ok || !l.open {
-				lastAnswer = time.Now()
+				lastAnswer = l.u.Boot()
 			}
 			if err := l.handle(m); err != nil {
 				return err
 			}
 			dirty = true
 		case <-beat.C:
-			if time.Since(lastAnswer) >= grant.Missed*l.u.Heartbeat {
+			if l.u.Boot().Sub(lastAnswer) >= grant.Missed*l.u.Heartbeat {
 				return errSilent
 			}
 			l.beat()
@@ -120,6 +128,7 @@ func (l *link) work() error {
 			lastSummary = time.Now()
 			l.summarize()
 		}
+		l.offerWaiting()
 		if dirty {
 			dirty = false
 			if err := l.claims(); err != nil {
@@ -147,7 +156,7 @@ func (l *link) summarize() {
 // The method `beat` sends a heartbeat.
 func (l *link) beat() {
 	l.sequence++
-	l.sent[l.sequence] = time.Now()
+	l.sent[l.sequence] = l.u.Boot()
 	l.put(&apipb.MemberMessage{Body: &apipb.MemberMessage_Heartbeat{Heartbeat: &apipb.MemberHeartbeat{Sequence: l.sequence, Revision: l.u.view.Revision()}}})
 }
 
@@ -161,8 +170,9 @@ func (l *link) handle(m *apipb.HubMessage) error {
 		if at, ok := l.sent[b.Heartbeat.GetSequence()]; ok {
 			delete(l.sent, b.Heartbeat.GetSequence())
 			if l.open {
-				l.u.acknowledged(at)
-				return l.resume()
+				now := l.u.Boot()
+				l.u.acknowledged(at, now)
+				return l.resume(at, now)
 			}
 		}
 	case *apipb.HubMessage_Offer:
@@ -341,7 +351,14 @@ func (l *link) welcome(m *apipb.HubWelcome) error {
 			return err
 		}
 	}
+	age := l.u.Boot().Sub(l.began)
 	for _, e := range l.granted() {
+		if e.Run.Unconfirmed && !dropped[e.Job.ID] && !mayConfirm(e.Job, age) { // the welcome is old: the next answer confirms the job
+			l.u.mu.Lock()
+			l.u.suspended[e.Job.ID] = e.Job.Origin.Epoch
+			l.u.mu.Unlock()
+			continue
+		}
 		if e.Run.Unconfirmed && !dropped[e.Job.ID] {
 			if err := l.u.Store.Confirm(l.ctx, e.Job.ID, e.Job.Origin.Epoch, l.u.Now()); err != nil {
 				return err

@@ -9,6 +9,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api/pipeline"
+	"github.com/ares-scheduler/ares/api/service"
 	"github.com/ares-scheduler/ares/federation"
 	"github.com/ares-scheduler/ares/federation/choose"
 	"github.com/ares-scheduler/ares/federation/health"
@@ -165,13 +166,19 @@ func setDamping(c *store.Cluster, d health.Damping) {
 }
 
 // ownedJobs counts the jobs that each cluster owns.
-func (s *Server) ownedJobs(ctx context.Context) (map[string]int, error) {
+func (s *Server) ownedJobs(ctx context.Context) (map[string]service.OwnedJobs, error) {
 	grants, _, err := s.Store.Grants(ctx)
-	out := map[string]int{}
+	out := map[string]service.OwnedJobs{}
 	for i := range grants {
-		if grants[i].State == ares.GrantBound {
-			out[grants[i].Cluster]++
+		if grants[i].State != ares.GrantBound {
+			continue
 		}
+		n := out[grants[i].Cluster]
+		n.Jobs++
+		if e := s.View.Job(grants[i].Job); e != nil && !e.Run.IsMovable(e.Job) {
+			n.Staying++
+		}
+		out[grants[i].Cluster] = n
 	}
 	return out, err
 }

@@ -24,7 +24,7 @@ func (s *Server) newUplink() *federation.Uplink {
 	u := federation.NewUplink(s.View)
 	u.Store, u.Now, u.Log, u.Version = s.Store, time.Now, s.log, Version
 	u.Heartbeat, u.ClaimAhead = s.cfg.Federation.heartbeat(), time.Duration(s.cfg.Federation.ClaimAheadSeconds)*time.Second
-	u.Plan, u.Admit, u.Summary = s.Loop.Plan, s.admitGranted, s.summary
+	u.Plan, u.Explain, u.Admit, u.Summary = s.Loop.Plan, s.Loop.Explain, s.admitGranted, s.summary
 	u.ModeChanged = func(grant.Mode) { s.parts.Go(s.recordMode) } // the heartbeats must not wait for the store
 	turn := 0
 	u.Dial = func(ctx context.Context) (*grpc.ClientConn, error) {

@@ -46,7 +46,9 @@ type Cluster struct {
 	// meanwhile: a late claim of the earlier incarnation would otherwise be bound to it.
 	Reconciling bool
 	// Decided is the state without regard to whether the cluster answers. It is never ClusterUnreachable.
-	Decided    ClusterState
+	Decided ClusterState
+	// Stops says that a drain also stops the jobs that run in the cluster. It is false in other states.
+	Stops      bool
 	StateSince time.Time
 	By, Reason string
 	Region     string
@@ -107,7 +109,7 @@ func (c *Cluster) HasJoined() bool {
 // Begin makes the cluster a new member: no roster names this membership yet.
 func (c *Cluster) Begin(now time.Time) {
 	c.Since, c.Known = c.Revision, false
-	c.Decided, c.StateSince, c.By, c.Reason = ClusterReady, now, "", ""
+	c.Decided, c.StateSince, c.By, c.Reason, c.Stops = ClusterReady, now, "", "", false
 }
 
 // Runs reports whether the cluster runs jobs of a tenant of the hub.
@@ -275,7 +277,7 @@ func clusterRecord(c *Cluster) *storepb.Record {
 		SeenRevision: c.SeenRevision, RegisteredAt: micros(c.RegisteredAt), JoinedAt: micros(c.JoinedAt), CertifiedFrom: c.CertifiedFrom,
 		FederatedTenants: c.FederatedTenants, LocalTenants: c.LocalTenants,
 		TokenHash: c.TokenHash, TokenExpiresAt: micros(c.TokenExpiresAt), TokenKey: c.tokenKey, Reconciling: c.Reconciling,
-		Since: c.Since, Known: c.Known,
+		Since: c.Since, Known: c.Known, Stops: c.Stops,
 	}}}
 }
 
@@ -288,6 +290,6 @@ func clusterOf(m *storepb.Cluster, name string, revision int64) Cluster {
 		SeenRevision: m.GetSeenRevision(), RegisteredAt: fromMicros(m.GetRegisteredAt()), JoinedAt: fromMicros(m.GetJoinedAt()), CertifiedFrom: m.GetCertifiedFrom(),
 		FederatedTenants: slices.Clone(m.GetFederatedTenants()), LocalTenants: slices.Clone(m.GetLocalTenants()),
 		TokenHash: m.GetTokenHash(), TokenExpiresAt: fromMicros(m.GetTokenExpiresAt()), tokenKey: m.GetTokenKey(), Reconciling: m.GetReconciling(), Revision: revision,
-		Since: m.GetSince(), Known: m.GetKnown(),
+		Since: m.GetSince(), Known: m.GetKnown(), Stops: m.GetStops(),
 	}
 }

@@ -94,7 +94,10 @@ func runRecord(r *ares.Run) *storepb.Record {
 	}
 	m.Updated, m.Notified = updateRecord(r.Updated), notifiedRecord(r.Notified)
 	m.Cluster, m.ExcludedClusters, m.Epoch, m.AsOf = r.Cluster, r.ExcludedClusters, r.Epoch, r.AsOf
-	m.TokenBase, m.Unconfirmed = int32(r.TokenBase), r.Unconfirmed
+	m.TokenBase, m.Unconfirmed, m.Returning = int32(r.TokenBase), r.Unconfirmed, r.Returning
+	for _, l := range r.Left {
+		m.Left = append(m.Left, &storepb.LeftCluster{Cluster: l.Cluster, Times: int32(l.Times), Until: micros(l.Until)})
+	}
 	rec := &storepb.Record{Body: &storepb.Record_Run{Run: m}}
 	putUnknownFields(rec, r.Extra)
 	return rec
@@ -148,7 +151,10 @@ func runOf(rec *storepb.Record, revision int64) ares.Run {
 	}
 	r.Updated, r.Notified = updateOf(m.GetUpdated()), notifiedOf(m.GetNotified())
 	r.Cluster, r.ExcludedClusters, r.Epoch, r.AsOf = m.GetCluster(), m.GetExcludedClusters(), m.GetEpoch(), m.GetAsOf()
-	r.TokenBase, r.Unconfirmed = int(m.GetTokenBase()), m.GetUnconfirmed()
+	r.TokenBase, r.Unconfirmed, r.Returning = int(m.GetTokenBase()), m.GetUnconfirmed(), m.GetReturning()
+	for _, l := range m.GetLeft() {
+		r.Left = append(r.Left, ares.LeftCluster{Cluster: l.GetCluster(), Times: int(l.GetTimes()), Until: fromMicros(l.GetUntil())})
+	}
 	return r
 }
 

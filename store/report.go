@@ -28,7 +28,9 @@ type Report struct {
 	Outcome              GrantOutcome // "" in a Mirror
 	Run                  *ares.Run    // the owner's run; needed for final, and optional for returned
 	Why                  string       // of returned
-	At                   time.Time    // of the hub's receipt
+	// Moves says, for returned, that the job leaves the cluster for another one: the cluster gets no offer of it for a while.
+	Moves bool
+	At    time.Time // of the hub's receipt
 }
 
 // Report applies the end of a grant (F4). The transaction requires that the grant is bound to this incarnation of the
@@ -93,6 +95,9 @@ func (h *hubJob) applyReport(r *Report) error {
 			if _, err := h.Run.Mirror(&h.base, &last); err != nil {
 				return err
 			}
+		}
+		if r.Moves {
+			h.Run.Leave(r.Cluster, r.At)
 		}
 		return h.Run.Unbind(h.Job, false, r.Why, r.At)
 	}

@@ -23,14 +23,20 @@ type Federation struct {
 	Hub bool
 	// CertLife is how long the certificates of clusters are valid. Only a hub needs it.
 	CertLife time.Duration
-	// Owned returns how many of the hub's jobs each cluster owns. It may be nil.
-	Owned func(ctx context.Context) (map[string]int, error)
+	// Owned counts the hub's jobs that each cluster owns. It may be nil.
+	Owned func(ctx context.Context) (map[string]OwnedJobs, error)
 	// Join and Leave begin and end this cluster's membership, and Membership returns it. They are nil at a hub.
 	Join       func(ctx context.Context, req *apipb.JoinHubRequest) (*apipb.Membership, error)
 	Leave      func(ctx context.Context) error
 	Membership func(ctx context.Context) (*apipb.Membership, error)
 	// Owners asks the clusters that own jobs of this hub. It is nil in a cluster.
 	Owners Owners
+}
+
+// OwnedJobs counts the jobs that a cluster owns.
+type OwnedJobs struct {
+	Jobs    int
+	Staying int // those that no drain moves to another cluster
 }
 
 type clustersService struct {
@@ -76,7 +82,7 @@ func (d *clustersService) RegisterCluster(ctx context.Context, req *apipb.Regist
 	if err != nil {
 		return nil, err
 	}
-	m := d.cluster(ctx, &c, 0)
+	m := d.cluster(ctx, &c)
 	pipeline.AuditChange(ctx, "", nil, m)
 	return &apipb.RegisterClusterResponse{Token: token.String(), ExpiresAt: apipb.Timestamp(c.TokenExpiresAt), Cluster: m}, nil
 }
@@ -112,7 +118,7 @@ func (d *clustersService) ListClusters(ctx context.Context, _ *apipb.ListCluster
 	}
 	out := &apipb.ListClustersResponse{}
 	for i := range all {
-		out.Clusters = append(out.Clusters, d.cluster(ctx, &all[i], owned[all[i].Name]))
+		out.Clusters = append(out.Clusters, d.count(d.cluster(ctx, &all[i]), owned))
 	}
 	return out, nil
 }
@@ -127,24 +133,27 @@ func (d *clustersService) GetCluster(ctx context.Context, req *apipb.GetClusterR
 	if err != nil {
 		return nil, err
 	}
-	return &apipb.GetClusterResponse{Cluster: d.cluster(ctx, &c, owned[c.Name])}, nil
+	return &apipb.GetClusterResponse{Cluster: d.count(d.cluster(ctx, &c), owned)}, nil
 }
 
 // CordonCluster implements apipb.ClustersServiceServer. It also ends a drain.
 func (d *clustersService) CordonCluster(ctx context.Context, req *apipb.CordonClusterRequest) (*apipb.CordonClusterResponse, error) {
-	m, err := d.decide(ctx, req.GetName(), store.ClusterCordoned, req.GetReason())
+	m, err := d.decide(ctx, req.GetName(), store.ClusterCordoned, false, req.GetReason())
 	return &apipb.CordonClusterResponse{Cluster: m}, err
 }
 
 // UncordonCluster implements apipb.ClustersServiceServer.
 func (d *clustersService) UncordonCluster(ctx context.Context, req *apipb.UncordonClusterRequest) (*apipb.UncordonClusterResponse, error) {
-	m, err := d.decide(ctx, req.GetName(), store.ClusterReady, "")
+	m, err := d.decide(ctx, req.GetName(), store.ClusterReady, false, "")
 	return &apipb.UncordonClusterResponse{Cluster: m}, err
 }
 
-// DrainCluster implements apipb.ClustersServiceServer.
+// DrainCluster implements apipb.ClustersServiceServer. The hub's leader then asks the cluster for its jobs.
 func (d *clustersService) DrainCluster(ctx context.Context, req *apipb.DrainClusterRequest) (*apipb.DrainClusterResponse, error) {
-	m, err := d.decide(ctx, req.GetName(), store.ClusterDraining, req.GetReason())
+	if req.GetStop() && req.GetConfirm() != req.GetName() {
+		return nil, ares.Errorf(ares.Invalid, "confirm: must be the name of the cluster again, because every job that runs there is stopped, and what it has not saved in a checkpoint is lost").At("confirm")
+	}
+	m, err := d.decide(ctx, req.GetName(), store.ClusterDraining, req.GetStop(), req.GetReason())
 	return &apipb.DrainClusterResponse{Cluster: m}, err
 }
 
@@ -153,7 +162,7 @@ func (d *clustersService) DeclareClusterDead(ctx context.Context, req *apipb.Dec
 	if req.GetConfirm() != req.GetName() {
 		return nil, ares.Errorf(ares.Invalid, "confirm: must be the name of the cluster again, because a living cluster that is declared dead may run its jobs at the same time as the cluster that gets them next").At("confirm")
 	}
-	m, err := d.decide(ctx, req.GetName(), store.ClusterDead, req.GetReason())
+	m, err := d.decide(ctx, req.GetName(), store.ClusterDead, false, req.GetReason())
 	return &apipb.DeclareClusterDeadResponse{Cluster: m}, err
 }
 
@@ -187,27 +196,27 @@ func (d *clustersService) leave(ctx context.Context, name string) (*apipb.Cluste
 		if err != nil {
 			return nil, err
 		}
-		if n := owned[c.Name]; n > 0 {
+		if n := owned[c.Name].Jobs; n > 0 {
 			return nil, ares.Errorf(ares.Conflict, "cluster %s still owns %d jobs of the hub: wait until they have ended (`ares cluster get %s`), or cancel them", c.Name, n, c.Name)
 		}
 	}
-	return d.decide(ctx, name, store.ClusterLeft, "")
+	return d.decide(ctx, name, store.ClusterLeft, false, "")
 }
 
-// The method `decide` writes what an administrator decides about a cluster.
-func (d *clustersService) decide(ctx context.Context, name string, to store.ClusterState, reason string) (*apipb.Cluster, error) {
+// The method `decide` writes what an administrator decides about a cluster. With `stops`, a drain also stops running jobs.
+func (d *clustersService) decide(ctx context.Context, name string, to store.ClusterState, stops bool, reason string) (*apipb.Cluster, error) {
 	if err := d.requireHub(); err != nil {
 		return nil, err
 	}
 	now, by := pipeline.WholeMicros(d.Now()), pipeline.CallerName(ctx)
 	var before *apipb.Cluster
 	c, err := d.Trust.Store.UpdateCluster(ctx, name, func(c *store.Cluster) error {
-		before = d.cluster(ctx, c, 0)
+		before = d.cluster(ctx, c)
 		if err := mayBecome(c, to); err != nil {
 			return err
 		}
-		if c.Decided != to || c.Reason != reason {
-			c.Decided, c.StateSince, c.By, c.Reason = to, now, by, reason
+		if c.Decided != to || c.Stops != stops || c.Reason != reason {
+			c.Decided, c.Stops, c.StateSince, c.By, c.Reason = to, stops, now, by, reason
 		}
 		return nil
 	})
@@ -219,10 +228,10 @@ func (d *clustersService) decide(ctx context.Context, name string, to store.Clus
 			return nil, err
 		}
 	}
-	m := d.cluster(ctx, &c, 0)
+	m := d.cluster(ctx, &c)
 	pipeline.AuditChange(ctx, "", before, m)
 	if owned, unread := d.ownedJobs(ctx); unread == nil {
-		m.Jobs = int32(owned[name])
+		d.count(m, owned)
 	}
 	return m, nil
 }
@@ -379,19 +388,29 @@ func (d *clustersService) LeaveHub(ctx context.Context, _ *apipb.LeaveHubRequest
 }
 
 // ownedJobs counts the hub's jobs that each cluster owns.
-func (d *clustersService) ownedJobs(ctx context.Context) (map[string]int, error) {
+func (d *clustersService) ownedJobs(ctx context.Context) (map[string]OwnedJobs, error) {
 	if d.Cfg.Federation.Owned == nil {
 		return nil, nil
 	}
 	return d.Cfg.Federation.Owned(ctx)
 }
 
+// The method `count` adds to a cluster how many jobs it owns.
+func (d *clustersService) count(m *apipb.Cluster, owned map[string]OwnedJobs) *apipb.Cluster {
+	n := owned[m.GetName()]
+	m.Jobs = int32(n.Jobs)
+	if m.GetState() == string(store.ClusterDraining) {
+		m.StayingJobs = int32(n.Staying)
+	}
+	return m
+}
+
 // The method `cluster` converts a cluster to its public form. Only a caller that sees all tenants learns the names of tenants.
-func (d *clustersService) cluster(ctx context.Context, c *store.Cluster, jobs int) *apipb.Cluster {
+func (d *clustersService) cluster(ctx context.Context, c *store.Cluster) *apipb.Cluster {
 	m := &apipb.Cluster{
 		Name: c.Name, State: string(c.State()), StateSince: apipb.Timestamp(c.StateSince), Region: c.Region, Labels: c.Labels, Prices: c.Prices,
-		Version: c.Version, JoinedAt: apipb.Timestamp(c.JoinedAt), Reason: c.Reason, ChangedBy: c.By, Jobs: int32(jobs), Damped: c.Damped, Penalty: c.Penalty,
-		Unlisted: c.MayOwn() && !c.Known,
+		Version: c.Version, JoinedAt: apipb.Timestamp(c.JoinedAt), Reason: c.Reason, ChangedBy: c.By, Damped: c.Damped, Penalty: c.Penalty,
+		Unlisted: c.MayOwn() && !c.Known, StopsJobs: c.Decided == store.ClusterDraining && c.Stops,
 	}
 	switch {
 	case c.HealthSince.IsZero():

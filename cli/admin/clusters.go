@@ -128,6 +128,9 @@ func clusterState(c *apipb.Cluster) string {
 	if c.GetUnlisted() {
 		word += ", unlisted"
 	}
+	if c.GetStopsJobs() {
+		word += ", stops jobs"
+	}
 	return output.Clean(word)
 }
 
@@ -157,7 +160,7 @@ func (a *commands) writeCluster(w io.Writer, c *apipb.Cluster) {
 	}
 	s.Line("Region", c.GetRegion())
 	s.Line("Labels", output.Pairs(c.GetLabels()))
-	s.Line("Jobs", strconv.Itoa(int(c.GetJobs())))
+	s.Line("Jobs", jobsLeft(c))
 	var prices []string
 	for _, model := range slices.Sorted(maps.Keys(c.GetPrices())) {
 		prices = append(prices, fmt.Sprintf("%s %g", model, float64(c.GetPrices()[model])/1e6))
@@ -170,6 +173,19 @@ func (a *commands) writeCluster(w io.Writer, c *apipb.Cluster) {
 	s.List("Federated tenants", c.GetFederatedTenants())
 	s.List("Local tenants", c.GetLocalTenants())
 	s.Line("Store", c.GetStoreId())
+}
+
+// jobsLeft says how many jobs a cluster owns and, during a drain, what becomes of them.
+func jobsLeft(c *apipb.Cluster) string {
+	n, stay := c.GetJobs(), c.GetStayingJobs()
+	text := strconv.Itoa(int(n))
+	if c.GetStopsJobs() && n > stay {
+		text += fmt.Sprintf("; %d to be stopped and returned", n-stay)
+	}
+	if stay > 0 {
+		text += fmt.Sprintf("; %d cannot move to another cluster (at_most_once jobs that were placed, arrays that have started)", stay)
+	}
+	return text
 }
 
 func (a *commands) clusterCordonCommand() *cobra.Command {
@@ -203,18 +219,36 @@ func (a *commands) clusterUncordonCommand() *cobra.Command {
 func (a *commands) clusterDrainCommand() *cobra.Command {
 	var o output.Flags
 	var reason string
+	var stop, yes bool
 	c := &cobra.Command{
 		Use: "drain CLUSTER", Short: "Cordon a cluster and take back the jobs that wait there", Args: command.ExactArgs("CLUSTER"),
 		Long: `Cordon a cluster and ask it to return the jobs that wait there; the hub offers them to other
 clusters. Jobs that run there run to their end. "ares cluster get" shows how many jobs are left.
-When none is left, the cluster can leave.`,
-		Example: "  ares cluster drain east --reason 'the building closes'",
+When none is left, the cluster can leave.
+
+With --stop, the jobs that run there are stopped too, with their grace period, and run in other
+clusters: from their last checkpoint, or from the beginning. That does not count against their
+retries. An at_most_once job that was placed, and an array whose elements have started, are not
+moved: they run to their end, and "ares cluster get" counts them. With --stop, the command asks for
+confirmation; without a terminal, it needs --yes.`,
+		Example: "  ares cluster drain east --reason 'the building closes'\n  ares cluster drain east --stop --yes",
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, args []string) error {
-			m, err := c.DrainCluster(ctx, args[0], reason)
+			if stop && !yes {
+				was, err := c.Cluster(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				if err = a.confirmCluster(ctx, was, "stop the jobs of the hub in cluster %s", "What they have not saved in a checkpoint is lost."); err != nil {
+					return err
+				}
+			}
+			m, err := c.DrainCluster(ctx, args[0], reason, stop)
 			return a.printCluster(&o, m, err)
 		}),
 	}
 	c.Flags().StringVar(&reason, "reason", "", "reason that other users see")
+	c.Flags().BoolVar(&stop, "stop", false, "also stop the jobs that run there, so that they run in other clusters")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	o.AddOutput(c)
 	return c
 }
@@ -240,7 +274,7 @@ If the cluster comes back, it stops these jobs and joins anew. Its reports about
 				return err
 			}
 			if !yes {
-				if err = a.confirmDead(ctx, was); err != nil {
+				if err = a.confirmCluster(ctx, was, "declare cluster %s dead", "If its machines still run, its jobs may run twice."); err != nil {
 					return err
 				}
 			}
@@ -254,14 +288,15 @@ If the cluster comes back, it stops these jobs and joins anew. Its reports about
 	return c
 }
 
-// confirmDead asks the user of a terminal to type the name of the cluster.
-func (a *commands) confirmDead(ctx context.Context, c *apipb.Cluster) error {
+// confirmCluster asks the user of a terminal to type the name of the cluster. The texts say what the command does to the cluster
+// and why that is dangerous.
+func (a *commands) confirmCluster(ctx context.Context, c *apipb.Cluster, does, danger string) error {
 	in, ok := a.In.(*os.File)
-	what := fmt.Sprintf("declare cluster %s dead (%s, %s)", output.Clean(c.GetName()), clusterState(c), output.Count(c.GetJobs(), "job"))
+	what := fmt.Sprintf(does+" (%s, %s)", output.Clean(c.GetName()), clusterState(c), output.Count(c.GetJobs(), "job"))
 	if !ok || !output.IsTerminal(in) {
 		return exit.Usagef("would %s. Without a terminal, confirm with --yes", what)
 	}
-	output.Printf(a.Err, "This would %s. If its machines still run, its jobs may run twice.\nType the name of the cluster to confirm: ", what)
+	output.Printf(a.Err, "This would %s. %s\nType the name of the cluster to confirm: ", what, danger)
 	line := make(chan string, 1)
 	go func() { // it ends with the program: a read from a terminal cannot be interrupted
 		text, _ := bufio.NewReader(in).ReadString('\n')
@@ -381,5 +416,8 @@ func (a *commands) printCluster(o *output.Flags, c *apipb.Cluster, err error) er
 	}
 	return a.Print(o, c, func(w io.Writer, _ proto.Message) {
 		output.Printf(w, "%s %s\n", output.Clean(c.GetName()), clusterState(c))
+		if c.GetState() == "draining" && c.GetJobs() > 0 {
+			output.Printf(w, "jobs left: %s\n", jobsLeft(c))
+		}
 	})
 }

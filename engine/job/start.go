@@ -17,7 +17,7 @@ import (
 
 // hasStartConditions reports whether the job may have a start condition. It is false for nearly all jobs.
 func (e *Entry) hasStartConditions() bool {
-	return e.Job.Start != nil || e.Run != nil && (e.Run.Hold != nil || e.Run.Unconfirmed)
+	return e.Job.Start != nil || e.Run != nil && (e.Run.Hold != nil || e.Run.AwaitsHub())
 }
 
 // wasPlaced reports whether the job, or an element of it, was placed before.
@@ -129,6 +129,8 @@ func (j *Table) StartBlockers(job *ares.Job, run *ares.Run, now time.Time) []are
 	switch {
 	case run != nil && run.Unconfirmed:
 		out = append(out, ares.Blocker{Kind: ares.BlockerHold, Detail: ares.Textf("this cluster was restored, and the hub has not confirmed the job yet")})
+	case run != nil && run.Returning != "":
+		out = append(out, ares.Blocker{Kind: ares.BlockerHold, Detail: ares.Textf("it is being returned to the hub: %s", run.Returning)})
 	case run.IsHeld(job):
 		by := "it was submitted held"
 		if run != nil && run.Hold != nil {

@@ -52,8 +52,9 @@ type Chooser struct {
 	jobs     map[ares.JobID]*entry
 	fleets   []*fleet // sorted by name
 	egress   map[string]int64
-	tenants  map[string]bool // that the hub knows
-	local    map[string]bool // tenants for which some cluster runs no jobs of the hub
+	left     map[ares.JobID]bool // jobs that some cluster gave back lately
+	tenants  map[string]bool     // that the hub knows
+	local    map[string]bool     // tenants for which some cluster runs no jobs of the hub
 	ranked   map[rankKey][]Candidate
 	// openAhead counts the grants that are offers ahead.
 	openAhead int
@@ -94,7 +95,7 @@ func New(cfg config.Config, o Options) *Chooser {
 }
 
 func (c *Chooser) reset() {
-	c.jobs, c.tenants, c.ranked, c.openAhead = map[ares.JobID]*entry{}, map[string]bool{}, map[rankKey][]Candidate{}, 0
+	c.jobs, c.left, c.tenants, c.ranked, c.openAhead = map[ares.JobID]*entry{}, map[ares.JobID]bool{}, map[string]bool{}, map[rankKey][]Candidate{}, 0
 	c.revision++
 	c.state.Apply(ares.Batch{Revision: c.revision, Reset: true, Events: []ares.Event{{Tenant: &ares.Tenant{ID: holderTenant, Limits: ares.NoLimits()}}}})
 }
@@ -113,7 +114,7 @@ func (c *Chooser) Apply(b ares.Batch) {
 	}
 	var events []ares.Event
 	for i := range b.Events {
-		events = append(events, c.translate(&b.Events[i])...)
+		events = append(events, c.translate(&b.Events[i], b.At)...)
 	}
 	c.apply(events, b.At)
 }
@@ -131,22 +132,20 @@ func (c *Chooser) apply(events []ares.Event, at time.Time) {
 }
 
 // translate returns the engine's events for one event of the hub.
-func (c *Chooser) translate(ev *ares.Event) []ares.Event {
+func (c *Chooser) translate(ev *ares.Event, at time.Time) []ares.Event {
 	switch {
 	case ev.Job != nil:
 		e := c.entry(ev.Job.ID)
 		e.job, e.needs = ev.Job, c.options.Needs(ev.Job)
-		if e.run != nil {
-			e.needs.Excluded = e.run.ExcludedClusters
-		}
+		c.refreshNeeds(ev.Job.ID, e, at)
 		e.ask = requestOf(ev.Job)
 		return []ares.Event{{Job: e.engineJob()}}
 	case ev.Run != nil:
 		e := c.entry(ev.Run.Job)
 		c.charge(e, -1)
 		run := ev.Run.Run
-		changed := e.job != nil && !slices.Equal(e.needs.Excluded, run.ExcludedClusters)
-		e.run, e.needs.Excluded = &run, run.ExcludedClusters
+		e.run = &run
+		changed := c.refreshNeeds(ev.Run.Job, e, at) && e.job != nil
 		c.charge(e, +1)
 		out := c.runEvents(ev.Run.Job, e)
 		if changed {
@@ -180,6 +179,7 @@ func (c *Chooser) forget(id ares.JobID) {
 		c.charge(e, -1)
 		c.drop(e)
 		delete(c.jobs, id)
+		delete(c.left, id)
 	}
 }
 
@@ -195,8 +195,8 @@ func (e *entry) engineJob() *ares.Job {
 	if len(e.needs.Clusters) > 0 {
 		p.NodeAffinity = append(p.NodeAffinity, setRequirement("in", e.needs.Clusters))
 	}
-	if len(e.needs.Excluded) > 0 {
-		p.NodeAffinity = append(p.NodeAffinity, setRequirement("notin", e.needs.Excluded))
+	if not := e.needs.notIn(); len(not) > 0 {
+		p.NodeAffinity = append(p.NodeAffinity, setRequirement("notin", not))
 	}
 	if j.Members > 1 {
 		p.RequiredLevel = clusterZone // a gang stays in one cluster

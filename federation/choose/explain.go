@@ -21,6 +21,7 @@ type BlockerKind string
 // These are the kinds of blockers. Capacity is the only one after which a cluster gets offers all the same.
 const (
 	Excluded    BlockerKind = "excluded"       // the cluster has refused the job
+	GaveBack    BlockerKind = "returned"       // the cluster gave the job back lately
 	NotListed   BlockerKind = "cluster"        // the job lists other clusters
 	WrongRegion BlockerKind = "region"         // the job lists other regions
 	Residency   BlockerKind = "residency"      // data of the job must stay in another region
@@ -68,6 +69,9 @@ func (c *Chooser) Explain(job *ares.Job, run *ares.Run, predicted *ares.RuntimeP
 	e := &entry{job: job, run: run, predicted: predicted, needs: c.options.Needs(job), ask: requestOf(job)}
 	if run != nil {
 		e.needs.Excluded = run.ExcludedClusters
+		if known := c.jobs[job.ID]; known != nil {
+			e.needs.Left = known.needs.Left
+		}
 		if known := c.jobs[job.ID]; known != nil && known.grant != nil { // what an offer of the job holds is free for the job
 			known.grant.charge(-1)
 			defer known.grant.charge(+1)

@@ -2,6 +2,7 @@ package choose
 
 import (
 	"slices"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -11,7 +12,9 @@ type Needs struct {
 	Regions  []string // one of these; empty for any
 	Clusters []string // one of these; empty for any
 	Excluded []string // none of these
-	Data     []Data
+	// Left are the clusters that gave the job back lately: none of these, for a while.
+	Left []ares.LeftCluster
+	Data []Data
 }
 
 // Data is a data set that a job reads.
@@ -24,7 +27,7 @@ type Data struct {
 }
 
 func (n *Needs) isEmpty() bool {
-	return len(n.Regions)+len(n.Clusters)+len(n.Excluded)+len(n.Data) == 0
+	return len(n.Regions)+len(n.Clusters)+len(n.Excluded)+len(n.Left)+len(n.Data) == 0
 }
 
 // RegionsAllowed returns the regions in which the job may run. It returns nil for any region, and an empty list that is
@@ -52,6 +55,11 @@ func (n *Needs) RegionsAllowed() []string {
 func (n *Needs) Blockers(c *Cluster) (out []Blocker) {
 	if slices.Contains(n.Excluded, c.Name) {
 		out = append(out, Blocker{Excluded, "it has another job with this ID"})
+	}
+	for _, l := range n.Left {
+		if l.Cluster == c.Name {
+			out = append(out, Blocker{GaveBack, "it has returned the job, which is not offered to it again before " + l.Until.UTC().Format(time.RFC3339)})
+		}
 	}
 	if len(n.Clusters) > 0 && !slices.Contains(n.Clusters, c.Name) {
 		out = append(out, Blocker{NotListed, "placement.clusters does not list it"})

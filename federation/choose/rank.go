@@ -41,6 +41,7 @@ type Candidate struct {
 // offers count only after the caller has written them and calls SetGrant for each. More says whether to decide again
 // at once.
 func (c *Chooser) Decide(now time.Time) (offers []Offer, more bool) {
+	c.forgetLeft(now)
 	plan := engine.Decide(c.state, now)
 	c.stops = plan.Stop
 	clear(c.ranked)

@@ -1279,8 +1279,11 @@ type Run struct {
 	AsOf             int64    `protobuf:"varint,43,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	TokenBase        int32    `protobuf:"varint,44,opt,name=token_base,json=tokenBase,proto3" json:"token_base,omitempty"` // added to the numbers of attempts in fencing tokens
 	Unconfirmed      bool     `protobuf:"varint,45,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`              // the hub has not confirmed the job since a restore
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// At a hub: clusters that gave the job back lately.
+	Left          []*LeftCluster `protobuf:"bytes,50,rep,name=left,proto3" json:"left,omitempty"`
+	Returning     string         `protobuf:"bytes,51,opt,name=returning,proto3" json:"returning,omitempty"` // in a member: why the job is returned to the hub as soon as its attempt has ended
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
@@ -1495,6 +1498,81 @@ func (x *Run) GetUnconfirmed() bool {
 	return false
 }
 
+func (x *Run) GetLeft() []*LeftCluster {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
+func (x *Run) GetReturning() string {
+	if x != nil {
+		return x.Returning
+	}
+	return ""
+}
+
+// LeftCluster is a cluster that gave a job back to the hub.
+type LeftCluster struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Times         int32                  `protobuf:"varint,2,opt,name=times,proto3" json:"times,omitempty"`
+	Until         int64                  `protobuf:"varint,3,opt,name=until,proto3" json:"until,omitempty"` // the job is not offered to it before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeftCluster) Reset() {
+	*x = LeftCluster{}
+	mi := &file_store_storepb_store_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeftCluster) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeftCluster) ProtoMessage() {}
+
+func (x *LeftCluster) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeftCluster.ProtoReflect.Descriptor instead.
+func (*LeftCluster) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *LeftCluster) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *LeftCluster) GetTimes() int32 {
+	if x != nil {
+		return x.Times
+	}
+	return 0
+}
+
+func (x *LeftCluster) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
 // JobGrant is the clusters that may start a job of a hub. Its key has the job.
 type JobGrant struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1511,7 +1589,7 @@ type JobGrant struct {
 
 func (x *JobGrant) Reset() {
 	*x = JobGrant{}
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1523,7 +1601,7 @@ func (x *JobGrant) String() string {
 func (*JobGrant) ProtoMessage() {}
 
 func (x *JobGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1536,7 +1614,7 @@ func (x *JobGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobGrant.ProtoReflect.Descriptor instead.
 func (*JobGrant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *JobGrant) GetState() string {
@@ -1599,7 +1677,7 @@ type Asking struct {
 
 func (x *Asking) Reset() {
 	*x = Asking{}
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1611,7 +1689,7 @@ func (x *Asking) String() string {
 func (*Asking) ProtoMessage() {}
 
 func (x *Asking) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1624,7 +1702,7 @@ func (x *Asking) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asking.ProtoReflect.Descriptor instead.
 func (*Asking) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Asking) GetRestore() string {
@@ -1660,7 +1738,7 @@ type Membership struct {
 
 func (x *Membership) Reset() {
 	*x = Membership{}
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +1750,7 @@ func (x *Membership) String() string {
 func (*Membership) ProtoMessage() {}
 
 func (x *Membership) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +1763,7 @@ func (x *Membership) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Membership.ProtoReflect.Descriptor instead.
 func (*Membership) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Membership) GetName() string {
@@ -1773,7 +1851,7 @@ type Floor struct {
 
 func (x *Floor) Reset() {
 	*x = Floor{}
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1863,7 @@ func (x *Floor) String() string {
 func (*Floor) ProtoMessage() {}
 
 func (x *Floor) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1876,7 @@ func (x *Floor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Floor.ProtoReflect.Descriptor instead.
 func (*Floor) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Floor) GetHub() string {
@@ -1855,7 +1933,7 @@ type Roster struct {
 
 func (x *Roster) Reset() {
 	*x = Roster{}
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1867,7 +1945,7 @@ func (x *Roster) String() string {
 func (*Roster) ProtoMessage() {}
 
 func (x *Roster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1880,7 +1958,7 @@ func (x *Roster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Roster.ProtoReflect.Descriptor instead.
 func (*Roster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Roster) GetHub() string {
@@ -1917,7 +1995,7 @@ type RosterEntry struct {
 
 func (x *RosterEntry) Reset() {
 	*x = RosterEntry{}
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1929,7 +2007,7 @@ func (x *RosterEntry) String() string {
 func (*RosterEntry) ProtoMessage() {}
 
 func (x *RosterEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1942,7 +2020,7 @@ func (x *RosterEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterEntry.ProtoReflect.Descriptor instead.
 func (*RosterEntry) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RosterEntry) GetName() string {
@@ -1984,7 +2062,7 @@ type GrantClaim struct {
 
 func (x *GrantClaim) Reset() {
 	*x = GrantClaim{}
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1996,7 +2074,7 @@ func (x *GrantClaim) String() string {
 func (*GrantClaim) ProtoMessage() {}
 
 func (x *GrantClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2009,7 +2087,7 @@ func (x *GrantClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantClaim.ProtoReflect.Descriptor instead.
 func (*GrantClaim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GrantClaim) GetEpoch() int64 {
@@ -2038,7 +2116,7 @@ type NotifyMark struct {
 
 func (x *NotifyMark) Reset() {
 	*x = NotifyMark{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2128,7 @@ func (x *NotifyMark) String() string {
 func (*NotifyMark) ProtoMessage() {}
 
 func (x *NotifyMark) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2141,7 @@ func (x *NotifyMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotifyMark.ProtoReflect.Descriptor instead.
 func (*NotifyMark) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *NotifyMark) GetBegun() bool {
@@ -2099,7 +2177,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +2189,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2202,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Hold) GetBy() string {
@@ -2161,7 +2239,7 @@ type JobUpdate struct {
 
 func (x *JobUpdate) Reset() {
 	*x = JobUpdate{}
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2251,7 @@ func (x *JobUpdate) String() string {
 func (*JobUpdate) ProtoMessage() {}
 
 func (x *JobUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2264,7 @@ func (x *JobUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobUpdate.ProtoReflect.Descriptor instead.
 func (*JobUpdate) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *JobUpdate) GetPriority() int32 {
@@ -2229,7 +2307,7 @@ type MonthUsage struct {
 
 func (x *MonthUsage) Reset() {
 	*x = MonthUsage{}
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +2319,7 @@ func (x *MonthUsage) String() string {
 func (*MonthUsage) ProtoMessage() {}
 
 func (x *MonthUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2332,7 @@ func (x *MonthUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MonthUsage.ProtoReflect.Descriptor instead.
 func (*MonthUsage) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MonthUsage) GetFirst() int64 {
@@ -2292,7 +2370,7 @@ type Nomination struct {
 
 func (x *Nomination) Reset() {
 	*x = Nomination{}
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2304,7 +2382,7 @@ func (x *Nomination) String() string {
 func (*Nomination) ProtoMessage() {}
 
 func (x *Nomination) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2317,7 +2395,7 @@ func (x *Nomination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nomination.ProtoReflect.Descriptor instead.
 func (*Nomination) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Nomination) GetSeats() []*Seat {
@@ -2366,7 +2444,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2378,7 +2456,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2391,7 +2469,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Victim) GetJob() string {
@@ -2431,7 +2509,7 @@ type Yield struct {
 
 func (x *Yield) Reset() {
 	*x = Yield{}
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2443,7 +2521,7 @@ func (x *Yield) String() string {
 func (*Yield) ProtoMessage() {}
 
 func (x *Yield) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2456,7 +2534,7 @@ func (x *Yield) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Yield.ProtoReflect.Descriptor instead.
 func (*Yield) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Yield) GetTo() string {
@@ -2530,7 +2608,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2542,7 +2620,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2555,7 +2633,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -2670,7 +2748,7 @@ type Merit struct {
 
 func (x *Merit) Reset() {
 	*x = Merit{}
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2682,7 +2760,7 @@ func (x *Merit) String() string {
 func (*Merit) ProtoMessage() {}
 
 func (x *Merit) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2695,7 +2773,7 @@ func (x *Merit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Merit.ProtoReflect.Descriptor instead.
 func (*Merit) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Merit) GetLevel() string {
@@ -2800,7 +2878,7 @@ type Seat struct {
 
 func (x *Seat) Reset() {
 	*x = Seat{}
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2812,7 +2890,7 @@ func (x *Seat) String() string {
 func (*Seat) ProtoMessage() {}
 
 func (x *Seat) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2825,7 +2903,7 @@ func (x *Seat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seat.ProtoReflect.Descriptor instead.
 func (*Seat) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Seat) GetNode() string {
@@ -2905,7 +2983,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2917,7 +2995,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2930,7 +3008,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Result) GetOutcome() string {
@@ -2988,7 +3066,7 @@ type Stop struct {
 
 func (x *Stop) Reset() {
 	*x = Stop{}
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3000,7 +3078,7 @@ func (x *Stop) String() string {
 func (*Stop) ProtoMessage() {}
 
 func (x *Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3013,7 +3091,7 @@ func (x *Stop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stop.ProtoReflect.Descriptor instead.
 func (*Stop) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Stop) GetWhy() string {
@@ -3063,7 +3141,7 @@ type Transition struct {
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3075,7 +3153,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3088,7 +3166,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Transition) GetAt() int64 {
@@ -3129,7 +3207,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3141,7 +3219,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3154,7 +3232,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Lease) GetAttempt() int32 {
@@ -3175,7 +3253,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3187,7 +3265,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3200,7 +3278,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Claim) GetNode() string {
@@ -3228,7 +3306,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3240,7 +3318,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3253,7 +3331,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Session) GetInstance() string {
@@ -3291,7 +3369,7 @@ type Cordon struct {
 
 func (x *Cordon) Reset() {
 	*x = Cordon{}
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3303,7 +3381,7 @@ func (x *Cordon) String() string {
 func (*Cordon) ProtoMessage() {}
 
 func (x *Cordon) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3316,7 +3394,7 @@ func (x *Cordon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cordon.ProtoReflect.Descriptor instead.
 func (*Cordon) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Cordon) GetBy() string {
@@ -3378,7 +3456,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3390,7 +3468,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3403,7 +3481,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Tenant) GetName() string {
@@ -3531,7 +3609,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3543,7 +3621,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3556,7 +3634,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Quota) GetModel() string {
@@ -3606,7 +3684,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3618,7 +3696,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3631,7 +3709,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Queue) GetParent() string {
@@ -3728,7 +3806,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3740,7 +3818,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3753,7 +3831,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Reservation) GetTenant() string {
@@ -3854,7 +3932,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3866,7 +3944,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3879,7 +3957,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Topology) GetDomains() []*Domain {
@@ -3931,7 +4009,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3943,7 +4021,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3956,7 +4034,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Domain) GetName() string {
@@ -4012,7 +4090,7 @@ type Switch struct {
 
 func (x *Switch) Reset() {
 	*x = Switch{}
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4024,7 +4102,7 @@ func (x *Switch) String() string {
 func (*Switch) ProtoMessage() {}
 
 func (x *Switch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4037,7 +4115,7 @@ func (x *Switch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switch.ProtoReflect.Descriptor instead.
 func (*Switch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Switch) GetName() string {
@@ -4074,7 +4152,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4086,7 +4164,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4099,7 +4177,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Weights) GetAvailability() int32 {
@@ -4146,7 +4224,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4158,7 +4236,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4171,7 +4249,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -4227,7 +4305,7 @@ type LoopPlan struct {
 
 func (x *LoopPlan) Reset() {
 	*x = LoopPlan{}
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4239,7 +4317,7 @@ func (x *LoopPlan) String() string {
 func (*LoopPlan) ProtoMessage() {}
 
 func (x *LoopPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4252,7 +4330,7 @@ func (x *LoopPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopPlan.ProtoReflect.Descriptor instead.
 func (*LoopPlan) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LoopPlan) GetSequence() int64 {
@@ -4278,7 +4356,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4290,7 +4368,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4303,7 +4381,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Leader) GetServer() string {
@@ -4325,7 +4403,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4337,7 +4415,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4350,7 +4428,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Progress) GetPercent() float64 {
@@ -4397,7 +4475,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4409,7 +4487,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4422,7 +4500,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Token) GetHash() []byte {
@@ -4479,7 +4557,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4491,7 +4569,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4504,7 +4582,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Grant) GetRole() string {
@@ -4544,7 +4622,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4556,7 +4634,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4569,7 +4647,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Binding) GetSubject() string {
@@ -4619,7 +4697,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_store_storepb_store_proto_msgTypes[47]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4631,7 +4709,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[47]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4644,7 +4722,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Identity) GetStore() string {
@@ -4675,7 +4753,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_store_storepb_store_proto_msgTypes[48]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4687,7 +4765,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[48]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4700,7 +4778,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{48}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Restored) GetRestore() string {
@@ -4745,7 +4823,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_store_storepb_store_proto_msgTypes[49]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4757,7 +4835,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[49]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4770,7 +4848,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{49}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Batch) GetRevision() int64 {
@@ -4815,7 +4893,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_store_storepb_store_proto_msgTypes[50]
+	mi := &file_store_storepb_store_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4827,7 +4905,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[50]
+	mi := &file_store_storepb_store_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4840,7 +4918,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{50}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Change) GetKey() string {
@@ -4893,7 +4971,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_store_storepb_store_proto_msgTypes[51]
+	mi := &file_store_storepb_store_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4905,7 +4983,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[51]
+	mi := &file_store_storepb_store_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4918,7 +4996,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{51}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Forecast) GetP50() int64 {
@@ -4974,7 +5052,7 @@ type Forecaster struct {
 
 func (x *Forecaster) Reset() {
 	*x = Forecaster{}
-	mi := &file_store_storepb_store_proto_msgTypes[52]
+	mi := &file_store_storepb_store_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4986,7 +5064,7 @@ func (x *Forecaster) String() string {
 func (*Forecaster) ProtoMessage() {}
 
 func (x *Forecaster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[52]
+	mi := &file_store_storepb_store_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4999,7 +5077,7 @@ func (x *Forecaster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecaster.ProtoReflect.Descriptor instead.
 func (*Forecaster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{52}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Forecaster) GetAt() int64 {
@@ -5038,7 +5116,7 @@ type Score struct {
 
 func (x *Score) Reset() {
 	*x = Score{}
-	mi := &file_store_storepb_store_proto_msgTypes[53]
+	mi := &file_store_storepb_store_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5050,7 +5128,7 @@ func (x *Score) String() string {
 func (*Score) ProtoMessage() {}
 
 func (x *Score) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[53]
+	mi := &file_store_storepb_store_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5063,7 +5141,7 @@ func (x *Score) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Score.ProtoReflect.Descriptor instead.
 func (*Score) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{53}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Score) GetScore() int64 {
@@ -5176,7 +5254,7 @@ type JoinToken struct {
 
 func (x *JoinToken) Reset() {
 	*x = JoinToken{}
-	mi := &file_store_storepb_store_proto_msgTypes[54]
+	mi := &file_store_storepb_store_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5188,7 +5266,7 @@ func (x *JoinToken) String() string {
 func (*JoinToken) ProtoMessage() {}
 
 func (x *JoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[54]
+	mi := &file_store_storepb_store_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5201,7 +5279,7 @@ func (x *JoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinToken.ProtoReflect.Descriptor instead.
 func (*JoinToken) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{54}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *JoinToken) GetHash() []byte {
@@ -5280,7 +5358,7 @@ type Authority struct {
 
 func (x *Authority) Reset() {
 	*x = Authority{}
-	mi := &file_store_storepb_store_proto_msgTypes[55]
+	mi := &file_store_storepb_store_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5292,7 +5370,7 @@ func (x *Authority) String() string {
 func (*Authority) ProtoMessage() {}
 
 func (x *Authority) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[55]
+	mi := &file_store_storepb_store_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5305,7 +5383,7 @@ func (x *Authority) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Authority.ProtoReflect.Descriptor instead.
 func (*Authority) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{55}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Authority) GetCertificate() []byte {
@@ -5342,7 +5420,7 @@ type Joined struct {
 
 func (x *Joined) Reset() {
 	*x = Joined{}
-	mi := &file_store_storepb_store_proto_msgTypes[56]
+	mi := &file_store_storepb_store_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5354,7 +5432,7 @@ func (x *Joined) String() string {
 func (*Joined) ProtoMessage() {}
 
 func (x *Joined) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[56]
+	mi := &file_store_storepb_store_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5367,7 +5445,7 @@ func (x *Joined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Joined.ProtoReflect.Descriptor instead.
 func (*Joined) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{56}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Joined) GetToken() string {
@@ -5404,7 +5482,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_store_storepb_store_proto_msgTypes[57]
+	mi := &file_store_storepb_store_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5416,7 +5494,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[57]
+	mi := &file_store_storepb_store_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5429,7 +5507,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{57}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Revocation) GetBy() string {
@@ -5472,7 +5550,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_store_storepb_store_proto_msgTypes[58]
+	mi := &file_store_storepb_store_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5484,7 +5562,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[58]
+	mi := &file_store_storepb_store_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5497,7 +5575,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{58}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Secret) GetVersion() int64 {
@@ -5593,13 +5671,14 @@ type Cluster struct {
 	Reconciling      bool     `protobuf:"varint,27,opt,name=reconciling,proto3" json:"reconciling,omitempty"`          // the hub compares its grants with those of the incarnation, which claims nothing meanwhile
 	Since            int64    `protobuf:"varint,28,opt,name=since,proto3" json:"since,omitempty"`                      // the revision of the record before the cluster became a member, so it is higher for each later membership
 	Known            bool     `protobuf:"varint,29,opt,name=known,proto3" json:"known,omitempty"`                      // a roster with this membership is stored outside the hub
+	Stops            bool     `protobuf:"varint,40,opt,name=stops,proto3" json:"stops,omitempty"`                      // draining: running jobs are stopped and returned
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_store_storepb_store_proto_msgTypes[59]
+	mi := &file_store_storepb_store_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5611,7 +5690,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[59]
+	mi := &file_store_storepb_store_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5624,7 +5703,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{59}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Cluster) GetStore() string {
@@ -5830,6 +5909,13 @@ func (x *Cluster) GetKnown() bool {
 	return false
 }
 
+func (x *Cluster) GetStops() bool {
+	if x != nil {
+		return x.Stops
+	}
+	return false
+}
+
 // ClusterKey is the key and certificate with which the servers of a member call
 // the hub.
 type ClusterKey struct {
@@ -5845,7 +5931,7 @@ type ClusterKey struct {
 
 func (x *ClusterKey) Reset() {
 	*x = ClusterKey{}
-	mi := &file_store_storepb_store_proto_msgTypes[60]
+	mi := &file_store_storepb_store_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5857,7 +5943,7 @@ func (x *ClusterKey) String() string {
 func (*ClusterKey) ProtoMessage() {}
 
 func (x *ClusterKey) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[60]
+	mi := &file_store_storepb_store_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5870,7 +5956,7 @@ func (x *ClusterKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterKey.ProtoReflect.Descriptor instead.
 func (*ClusterKey) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{60}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ClusterKey) GetCertificate() []byte {
@@ -6012,7 +6098,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x19\n" +
 	"\bended_at\x18\x03 \x01(\x03R\aendedAt\x12\x16\n" +
-	"\x06tenant\x18\x04 \x01(\aR\x06tenant\"\x98\a\n" +
+	"\x06tenant\x18\x04 \x01(\aR\x06tenant\"\xe6\a\n" +
 	"\x03Run\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x122\n" +
 	"\battempts\x18\x02 \x03(\v2\x16.ares.store.v1.AttemptR\battempts\x12\x16\n" +
@@ -6044,7 +6130,13 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05as_of\x18+ \x01(\x03R\x04asOf\x12\x1d\n" +
 	"\n" +
 	"token_base\x18, \x01(\x05R\ttokenBase\x12 \n" +
-	"\vunconfirmed\x18- \x01(\bR\vunconfirmed\"\xc6\x01\n" +
+	"\vunconfirmed\x18- \x01(\bR\vunconfirmed\x12.\n" +
+	"\x04left\x182 \x03(\v2\x1a.ares.store.v1.LeftClusterR\x04left\x12\x1c\n" +
+	"\treturning\x183 \x01(\tR\treturning\"S\n" +
+	"\vLeftCluster\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\tR\acluster\x12\x14\n" +
+	"\x05times\x18\x02 \x01(\x05R\x05times\x12\x14\n" +
+	"\x05until\x18\x03 \x01(\x03R\x05until\"\xc6\x01\n" +
 	"\bJobGrant\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x1a\n" +
@@ -6420,7 +6512,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"created_at\x18\x06 \x01(\x03R\tcreatedAt\x12\x1d\n" +
 	"\n" +
 	"updated_at\x18\a \x01(\x03R\tupdatedAt\x12\x0e\n" +
-	"\x02by\x18\b \x01(\tR\x02by\"\xa9\b\n" +
+	"\x02by\x18\b \x01(\tR\x02by\"\xbf\b\n" +
 	"\aCluster\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x14\n" +
@@ -6454,7 +6546,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\ttoken_key\x18\x1a \x01(\fR\btokenKey\x12 \n" +
 	"\vreconciling\x18\x1b \x01(\bR\vreconciling\x12\x14\n" +
 	"\x05since\x18\x1c \x01(\x03R\x05since\x12\x14\n" +
-	"\x05known\x18\x1d \x01(\bR\x05known\x1a9\n" +
+	"\x05known\x18\x1d \x01(\bR\x05known\x12\x14\n" +
+	"\x05stops\x18( \x01(\bR\x05stops\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -6480,7 +6573,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*AuditMark)(nil),         // 1: ares.store.v1.AuditMark
@@ -6490,150 +6583,152 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*Awaited)(nil),           // 5: ares.store.v1.Awaited
 	(*Tombstone)(nil),         // 6: ares.store.v1.Tombstone
 	(*Run)(nil),               // 7: ares.store.v1.Run
-	(*JobGrant)(nil),          // 8: ares.store.v1.JobGrant
-	(*Asking)(nil),            // 9: ares.store.v1.Asking
-	(*Membership)(nil),        // 10: ares.store.v1.Membership
-	(*Floor)(nil),             // 11: ares.store.v1.Floor
-	(*Roster)(nil),            // 12: ares.store.v1.Roster
-	(*RosterEntry)(nil),       // 13: ares.store.v1.RosterEntry
-	(*GrantClaim)(nil),        // 14: ares.store.v1.GrantClaim
-	(*NotifyMark)(nil),        // 15: ares.store.v1.NotifyMark
-	(*Hold)(nil),              // 16: ares.store.v1.Hold
-	(*JobUpdate)(nil),         // 17: ares.store.v1.JobUpdate
-	(*MonthUsage)(nil),        // 18: ares.store.v1.MonthUsage
-	(*Nomination)(nil),        // 19: ares.store.v1.Nomination
-	(*Victim)(nil),            // 20: ares.store.v1.Victim
-	(*Yield)(nil),             // 21: ares.store.v1.Yield
-	(*Attempt)(nil),           // 22: ares.store.v1.Attempt
-	(*Merit)(nil),             // 23: ares.store.v1.Merit
-	(*Seat)(nil),              // 24: ares.store.v1.Seat
-	(*Result)(nil),            // 25: ares.store.v1.Result
-	(*Stop)(nil),              // 26: ares.store.v1.Stop
-	(*Transition)(nil),        // 27: ares.store.v1.Transition
-	(*Lease)(nil),             // 28: ares.store.v1.Lease
-	(*Claim)(nil),             // 29: ares.store.v1.Claim
-	(*Session)(nil),           // 30: ares.store.v1.Session
-	(*Cordon)(nil),            // 31: ares.store.v1.Cordon
-	(*Tenant)(nil),            // 32: ares.store.v1.Tenant
-	(*Quota)(nil),             // 33: ares.store.v1.Quota
-	(*Queue)(nil),             // 34: ares.store.v1.Queue
-	(*Reservation)(nil),       // 35: ares.store.v1.Reservation
-	(*Topology)(nil),          // 36: ares.store.v1.Topology
-	(*Domain)(nil),            // 37: ares.store.v1.Domain
-	(*Switch)(nil),            // 38: ares.store.v1.Switch
-	(*Weights)(nil),           // 39: ares.store.v1.Weights
-	(*Usage)(nil),             // 40: ares.store.v1.Usage
-	(*LoopPlan)(nil),          // 41: ares.store.v1.LoopPlan
-	(*Leader)(nil),            // 42: ares.store.v1.Leader
-	(*Progress)(nil),          // 43: ares.store.v1.Progress
-	(*Token)(nil),             // 44: ares.store.v1.Token
-	(*Grant)(nil),             // 45: ares.store.v1.Grant
-	(*Binding)(nil),           // 46: ares.store.v1.Binding
-	(*Identity)(nil),          // 47: ares.store.v1.Identity
-	(*Restored)(nil),          // 48: ares.store.v1.Restored
-	(*Batch)(nil),             // 49: ares.store.v1.Batch
-	(*Change)(nil),            // 50: ares.store.v1.Change
-	(*Forecast)(nil),          // 51: ares.store.v1.Forecast
-	(*Forecaster)(nil),        // 52: ares.store.v1.Forecaster
-	(*Score)(nil),             // 53: ares.store.v1.Score
-	(*JoinToken)(nil),         // 54: ares.store.v1.JoinToken
-	(*Authority)(nil),         // 55: ares.store.v1.Authority
-	(*Joined)(nil),            // 56: ares.store.v1.Joined
-	(*Revocation)(nil),        // 57: ares.store.v1.Revocation
-	(*Secret)(nil),            // 58: ares.store.v1.Secret
-	(*Cluster)(nil),           // 59: ares.store.v1.Cluster
-	(*ClusterKey)(nil),        // 60: ares.store.v1.ClusterKey
-	nil,                       // 61: ares.store.v1.PolicyNote.LabelsEntry
-	nil,                       // 62: ares.store.v1.JobUpdate.LabelsEntry
-	nil,                       // 63: ares.store.v1.Reservation.SelectorEntry
-	nil,                       // 64: ares.store.v1.Cluster.LabelsEntry
-	nil,                       // 65: ares.store.v1.Cluster.PricesEntry
-	(*apipb.NodeInfo)(nil),    // 66: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 67: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 68: ares.v1.DeviceShare
-	(*apipb.NodeGrant)(nil),   // 69: ares.v1.NodeGrant
+	(*LeftCluster)(nil),       // 8: ares.store.v1.LeftCluster
+	(*JobGrant)(nil),          // 9: ares.store.v1.JobGrant
+	(*Asking)(nil),            // 10: ares.store.v1.Asking
+	(*Membership)(nil),        // 11: ares.store.v1.Membership
+	(*Floor)(nil),             // 12: ares.store.v1.Floor
+	(*Roster)(nil),            // 13: ares.store.v1.Roster
+	(*RosterEntry)(nil),       // 14: ares.store.v1.RosterEntry
+	(*GrantClaim)(nil),        // 15: ares.store.v1.GrantClaim
+	(*NotifyMark)(nil),        // 16: ares.store.v1.NotifyMark
+	(*Hold)(nil),              // 17: ares.store.v1.Hold
+	(*JobUpdate)(nil),         // 18: ares.store.v1.JobUpdate
+	(*MonthUsage)(nil),        // 19: ares.store.v1.MonthUsage
+	(*Nomination)(nil),        // 20: ares.store.v1.Nomination
+	(*Victim)(nil),            // 21: ares.store.v1.Victim
+	(*Yield)(nil),             // 22: ares.store.v1.Yield
+	(*Attempt)(nil),           // 23: ares.store.v1.Attempt
+	(*Merit)(nil),             // 24: ares.store.v1.Merit
+	(*Seat)(nil),              // 25: ares.store.v1.Seat
+	(*Result)(nil),            // 26: ares.store.v1.Result
+	(*Stop)(nil),              // 27: ares.store.v1.Stop
+	(*Transition)(nil),        // 28: ares.store.v1.Transition
+	(*Lease)(nil),             // 29: ares.store.v1.Lease
+	(*Claim)(nil),             // 30: ares.store.v1.Claim
+	(*Session)(nil),           // 31: ares.store.v1.Session
+	(*Cordon)(nil),            // 32: ares.store.v1.Cordon
+	(*Tenant)(nil),            // 33: ares.store.v1.Tenant
+	(*Quota)(nil),             // 34: ares.store.v1.Quota
+	(*Queue)(nil),             // 35: ares.store.v1.Queue
+	(*Reservation)(nil),       // 36: ares.store.v1.Reservation
+	(*Topology)(nil),          // 37: ares.store.v1.Topology
+	(*Domain)(nil),            // 38: ares.store.v1.Domain
+	(*Switch)(nil),            // 39: ares.store.v1.Switch
+	(*Weights)(nil),           // 40: ares.store.v1.Weights
+	(*Usage)(nil),             // 41: ares.store.v1.Usage
+	(*LoopPlan)(nil),          // 42: ares.store.v1.LoopPlan
+	(*Leader)(nil),            // 43: ares.store.v1.Leader
+	(*Progress)(nil),          // 44: ares.store.v1.Progress
+	(*Token)(nil),             // 45: ares.store.v1.Token
+	(*Grant)(nil),             // 46: ares.store.v1.Grant
+	(*Binding)(nil),           // 47: ares.store.v1.Binding
+	(*Identity)(nil),          // 48: ares.store.v1.Identity
+	(*Restored)(nil),          // 49: ares.store.v1.Restored
+	(*Batch)(nil),             // 50: ares.store.v1.Batch
+	(*Change)(nil),            // 51: ares.store.v1.Change
+	(*Forecast)(nil),          // 52: ares.store.v1.Forecast
+	(*Forecaster)(nil),        // 53: ares.store.v1.Forecaster
+	(*Score)(nil),             // 54: ares.store.v1.Score
+	(*JoinToken)(nil),         // 55: ares.store.v1.JoinToken
+	(*Authority)(nil),         // 56: ares.store.v1.Authority
+	(*Joined)(nil),            // 57: ares.store.v1.Joined
+	(*Revocation)(nil),        // 58: ares.store.v1.Revocation
+	(*Secret)(nil),            // 59: ares.store.v1.Secret
+	(*Cluster)(nil),           // 60: ares.store.v1.Cluster
+	(*ClusterKey)(nil),        // 61: ares.store.v1.ClusterKey
+	nil,                       // 62: ares.store.v1.PolicyNote.LabelsEntry
+	nil,                       // 63: ares.store.v1.JobUpdate.LabelsEntry
+	nil,                       // 64: ares.store.v1.Reservation.SelectorEntry
+	nil,                       // 65: ares.store.v1.Cluster.LabelsEntry
+	nil,                       // 66: ares.store.v1.Cluster.PricesEntry
+	(*apipb.NodeInfo)(nil),    // 67: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 68: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 69: ares.v1.DeviceShare
+	(*apipb.NodeGrant)(nil),   // 70: ares.v1.NodeGrant
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	2,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
 	6,  // 1: ares.store.v1.Record.tombstone:type_name -> ares.store.v1.Tombstone
 	7,  // 2: ares.store.v1.Record.run:type_name -> ares.store.v1.Run
-	28, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
-	29, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
-	30, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	66, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
-	31, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
-	32, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
-	41, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
-	42, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
-	43, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
-	44, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
-	47, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
-	48, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
-	34, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
-	36, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
-	40, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
+	29, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
+	30, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
+	31, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
+	67, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	32, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
+	33, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
+	42, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
+	43, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
+	44, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
+	45, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
+	48, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
+	49, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
+	35, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
+	37, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
+	41, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
 	5,  // 18: ares.store.v1.Record.awaited:type_name -> ares.store.v1.Awaited
-	51, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
-	52, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
-	35, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
-	53, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
-	46, // 23: ares.store.v1.Record.binding:type_name -> ares.store.v1.Binding
+	52, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
+	53, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
+	36, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
+	54, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
+	47, // 23: ares.store.v1.Record.binding:type_name -> ares.store.v1.Binding
 	4,  // 24: ares.store.v1.Record.policy:type_name -> ares.store.v1.Policy
-	54, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
-	55, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
-	57, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
-	56, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
+	55, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
+	56, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
+	58, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
+	57, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
 	1,  // 29: ares.store.v1.Record.audit_mark:type_name -> ares.store.v1.AuditMark
-	58, // 30: ares.store.v1.Record.secret:type_name -> ares.store.v1.Secret
-	59, // 31: ares.store.v1.Record.cluster:type_name -> ares.store.v1.Cluster
-	60, // 32: ares.store.v1.Record.cluster_key:type_name -> ares.store.v1.ClusterKey
-	8,  // 33: ares.store.v1.Record.job_grant:type_name -> ares.store.v1.JobGrant
-	9,  // 34: ares.store.v1.Record.asking:type_name -> ares.store.v1.Asking
-	10, // 35: ares.store.v1.Record.membership:type_name -> ares.store.v1.Membership
-	11, // 36: ares.store.v1.Record.floor:type_name -> ares.store.v1.Floor
-	14, // 37: ares.store.v1.Record.grant_claim:type_name -> ares.store.v1.GrantClaim
-	12, // 38: ares.store.v1.Record.roster:type_name -> ares.store.v1.Roster
-	67, // 39: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	59, // 30: ares.store.v1.Record.secret:type_name -> ares.store.v1.Secret
+	60, // 31: ares.store.v1.Record.cluster:type_name -> ares.store.v1.Cluster
+	61, // 32: ares.store.v1.Record.cluster_key:type_name -> ares.store.v1.ClusterKey
+	9,  // 33: ares.store.v1.Record.job_grant:type_name -> ares.store.v1.JobGrant
+	10, // 34: ares.store.v1.Record.asking:type_name -> ares.store.v1.Asking
+	11, // 35: ares.store.v1.Record.membership:type_name -> ares.store.v1.Membership
+	12, // 36: ares.store.v1.Record.floor:type_name -> ares.store.v1.Floor
+	15, // 37: ares.store.v1.Record.grant_claim:type_name -> ares.store.v1.GrantClaim
+	13, // 38: ares.store.v1.Record.roster:type_name -> ares.store.v1.Roster
+	68, // 39: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
 	3,  // 40: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
-	61, // 41: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
-	22, // 42: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	26, // 43: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	27, // 44: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	19, // 45: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
-	18, // 46: ares.store.v1.Run.dropped_usage:type_name -> ares.store.v1.MonthUsage
-	16, // 47: ares.store.v1.Run.hold:type_name -> ares.store.v1.Hold
-	17, // 48: ares.store.v1.Run.updated:type_name -> ares.store.v1.JobUpdate
-	15, // 49: ares.store.v1.Run.notified:type_name -> ares.store.v1.NotifyMark
-	7,  // 50: ares.store.v1.JobGrant.base:type_name -> ares.store.v1.Run
-	7,  // 51: ares.store.v1.Floor.run:type_name -> ares.store.v1.Run
-	13, // 52: ares.store.v1.Roster.clusters:type_name -> ares.store.v1.RosterEntry
-	62, // 53: ares.store.v1.JobUpdate.labels:type_name -> ares.store.v1.JobUpdate.LabelsEntry
-	24, // 54: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
-	20, // 55: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
-	21, // 56: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
-	24, // 57: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	23, // 58: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	21, // 59: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
-	68, // 60: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	25, // 61: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	21, // 62: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
-	33, // 63: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	33, // 64: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	63, // 65: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
-	37, // 66: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	38, // 67: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	39, // 68: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	45, // 69: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
-	50, // 70: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	69, // 71: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
-	69, // 72: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
-	64, // 73: ares.store.v1.Cluster.labels:type_name -> ares.store.v1.Cluster.LabelsEntry
-	65, // 74: ares.store.v1.Cluster.prices:type_name -> ares.store.v1.Cluster.PricesEntry
-	75, // [75:75] is the sub-list for method output_type
-	75, // [75:75] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	62, // 41: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
+	23, // 42: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	27, // 43: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	28, // 44: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	20, // 45: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
+	19, // 46: ares.store.v1.Run.dropped_usage:type_name -> ares.store.v1.MonthUsage
+	17, // 47: ares.store.v1.Run.hold:type_name -> ares.store.v1.Hold
+	18, // 48: ares.store.v1.Run.updated:type_name -> ares.store.v1.JobUpdate
+	16, // 49: ares.store.v1.Run.notified:type_name -> ares.store.v1.NotifyMark
+	8,  // 50: ares.store.v1.Run.left:type_name -> ares.store.v1.LeftCluster
+	7,  // 51: ares.store.v1.JobGrant.base:type_name -> ares.store.v1.Run
+	7,  // 52: ares.store.v1.Floor.run:type_name -> ares.store.v1.Run
+	14, // 53: ares.store.v1.Roster.clusters:type_name -> ares.store.v1.RosterEntry
+	63, // 54: ares.store.v1.JobUpdate.labels:type_name -> ares.store.v1.JobUpdate.LabelsEntry
+	25, // 55: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
+	21, // 56: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
+	22, // 57: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
+	25, // 58: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	24, // 59: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	22, // 60: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
+	69, // 61: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	26, // 62: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	22, // 63: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
+	34, // 64: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	34, // 65: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	64, // 66: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
+	38, // 67: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	39, // 68: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	40, // 69: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	46, // 70: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
+	51, // 71: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
+	70, // 72: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
+	70, // 73: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
+	65, // 74: ares.store.v1.Cluster.labels:type_name -> ares.store.v1.Cluster.LabelsEntry
+	66, // 75: ares.store.v1.Cluster.prices:type_name -> ares.store.v1.Cluster.PricesEntry
+	76, // [76:76] is the sub-list for method output_type
+	76, // [76:76] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -6682,14 +6777,14 @@ func file_store_storepb_store_proto_init() {
 		(*Record_GrantClaim)(nil),
 		(*Record_Roster)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[17].OneofWrappers = []any{}
+	file_store_storepb_store_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   66,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -280,12 +280,16 @@ func reportOwner(t *testing.T, s *store.Store) {
 func reportReturned(t *testing.T, s *store.Store) {
 	b := newBound(t, s)
 	ret := b.report(store.GrantReturned, ownerRun(t, ares.Returned, ares.OutcomeFailed, 9))
+	ret.Moves = true
 	if err := s.Report(t.Context(), ret); err != nil {
 		t.Fatal(err)
 	}
 	run := phase(t, s, b.job.ID, ares.Pending)
 	if run.Cluster != "" || run.Epoch != b.grant.Epoch || run.Placed != 1 || GrantOf(t, s, b.job.ID) != nil || !run.Free() {
 		t.Errorf("returned: %+v", run)
+	}
+	if !run.HasLeft(b.one.Name, Noon) || run.HasLeft(b.two.Name, Noon) || run.HasLeft(b.one.Name, Noon.Add(ares.LeftFor)) {
+		t.Errorf("the clusters that gave the job back: %+v", run.Left)
 	}
 	wroteNothing(t, s, "the same return again", func() error { return s.Report(t.Context(), ret) })
 	late := b.report(store.GrantFinal, ownerRun(t, ares.Succeeded, ares.OutcomeSucceeded, 10))

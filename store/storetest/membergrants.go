@@ -14,6 +14,7 @@ var memberLaws = []law{
 	{"AGrantNeedsItsTenant", acceptTenant},
 	{"AReturnedJobKeepsItsFloor", returnFloor},
 	{"AReturnCompetesWithAStart", returnRace},
+	{"AStoppedJobIsReturned", returnStopped},
 	{"AJobComesBackUnderAHigherGrant", acceptAgain},
 	{"AnArchivedGrantIsReportedFromItsFloor", archiveGranted},
 	{"ADroppedJobIsNotReported", dropGranted},
@@ -110,6 +111,39 @@ func acceptTenant(t *testing.T, s *store.Store) {
 	plain.Origin = nil
 	_, err = s.Accept(t.Context(), plain, Noon)
 	refused(t, err, ares.Invalid, "has no grant")
+}
+
+// returnStopped stops a running job to return it. It is not placed again, and the floor is written when it is returned.
+func returnStopped(t *testing.T, s *store.Store) {
+	job := Granted(t, s, 10)
+	accept(t, s, job, store.AcceptedNew)
+	err := s.StopToReturn(t.Context(), job.ID, 10, "drained", Noon)
+	refused(t, err, ares.Conflict, "no attempt to stop")
+	lead, _ := NewLead(t, s)
+	node := NewNode(t, s)
+	seats := Place(t, s, lead, job, node)
+	Claim(t, s, seats, node)
+	err = s.StopToReturn(t.Context(), job.ID, 9, "drained", Noon)
+	refused(t, err, ares.Fenced, "does not hold")
+	stop := func() error { return s.StopToReturn(t.Context(), job.ID, 10, "drained", Noon) }
+	if err = stop(); err != nil {
+		t.Fatal(err)
+	}
+	if run := Get(t, s, job.ID).Run; run.Stop == nil || run.Stop.Why != ares.StopDrain || run.Returning != "drained" {
+		t.Errorf("the stopped run is %+v", run)
+	}
+	wroteNothing(t, s, "the same stop again", stop)
+	_, err = s.Return(t.Context(), job.ID, 10, "drained", Noon)
+	refused(t, err, ares.Conflict, "only a waiting job")
+	Finish(t, s, seats[0], ares.OutcomeStopped)
+	Release(t, s, seats...)
+	if _, err = s.Return(t.Context(), job.ID, 10, "drained", Noon); err != nil {
+		t.Fatal(err)
+	}
+	if f := floor(t, s, job.ID); f == nil || f.Epoch != 10 || f.Outcome != store.GrantReturned {
+		t.Errorf("the floor is %+v", f)
+	}
+	wroteNothing(t, s, "a stop after the return", stop)
 }
 
 func returnFloor(t *testing.T, s *store.Store) {
