@@ -39,6 +39,9 @@ func (u *Uplink) stopFenced(ctx context.Context, now boottime.Time) {
 		return true
 	})
 	for _, ref := range due {
+		if u.hasHeardSince(answered) {
+			return // the hub is back, and may have confirmed these jobs since
+		}
 		err := u.Store.Suspend(ctx, ref.Job, suspended, u.Now())
 		if err != nil && ctx.Err() == nil {
 			u.Log.Warn("a job that must not run without the hub could not be suspended yet", "job", ref.Job, "error", err)
@@ -47,6 +50,13 @@ func (u *Uplink) stopFenced(ctx context.Context, now boottime.Time) {
 		u.suspended[ref.Job] = ref.Epoch // after the write, whose result may be unknown: an answer before it confirms nothing
 		u.mu.Unlock()
 	}
+}
+
+// hasHeardSince reports whether the hub has answered a heartbeat that was sent after another one.
+func (u *Uplink) hasHeardSince(answered boottime.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.answered != answered
 }
 
 // The method `resume` confirms suspended jobs after the answer to a heartbeat of this session. The hub takes a job only from a
@@ -71,8 +81,9 @@ func (l *link) resume(sent, now boottime.Time) error {
 	return nil
 }
 
-// mayConfirm reports whether a word of the hub that is so old still says that a job is this cluster's (F11).
+// mayConfirm reports whether a word of the hub that is so old still says that a job is this cluster's (F11). It must be younger than
+// the rule needs, or the job would be suspended again as soon as it has started.
 func mayConfirm(j *ares.Job, age time.Duration) bool {
 	after, fenced := fencedAfter(j)
-	return !fenced || grant.MayStart(age, after)
+	return !fenced || grant.MayStart(2*age, after)
 }

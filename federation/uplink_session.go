@@ -351,18 +351,20 @@ func (l *link) welcome(m *apipb.HubWelcome) error {
 			return err
 		}
 	}
-	age := l.u.Boot().Sub(l.began)
 	for _, e := range l.granted() {
-		if e.Run.Unconfirmed && !dropped[e.Job.ID] && !mayConfirm(e.Job, age) { // the welcome is old: the next answer confirms the job
+		if !e.Run.Unconfirmed || dropped[e.Job.ID] {
+			continue
+		}
+		// A fenced job is confirmed by the answer to a heartbeat. The welcome may be old, and no fence counts from it: the job would be
+		// suspended again at once.
+		if _, fenced := fencedAfter(e.Job); fenced {
 			l.u.mu.Lock()
 			l.u.suspended[e.Job.ID] = e.Job.Origin.Epoch
 			l.u.mu.Unlock()
 			continue
 		}
-		if e.Run.Unconfirmed && !dropped[e.Job.ID] {
-			if err := l.u.Store.Confirm(l.ctx, e.Job.ID, e.Job.Origin.Epoch, l.u.Now()); err != nil {
-				return err
-			}
+		if err := l.u.Store.Confirm(l.ctx, e.Job.ID, e.Job.Origin.Epoch, l.u.Now()); err != nil {
+			return err
 		}
 	}
 	for _, b := range m.GetBound() {

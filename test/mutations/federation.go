@@ -2,6 +2,7 @@ package main
 
 const (
 	offers     = "store/offer.go"
+	bindVerb   = "store/bind.go"
 	reports    = "store/report.go"
 	regrants   = "store/regrant.go"
 	granted    = "store/granted.go"
@@ -20,35 +21,35 @@ var federation = []Mutation{
 	{
 		"federation-F1-one-owner", "the comparison that a claimed offer is open",
 		[]Edit{
-			{offers, "case h.grant.State == ares.GrantBound:", "case false:"},
-			{offers, "case !h.grant.IsOpenTo(c.Cluster):", "case false:"},
+			{bindVerb, "case h.grant.State == ares.GrantBound:", "case false:"},
+			{bindVerb, "case !h.grant.IsOpenTo(c.Cluster):", "case false:"},
 			{mirrors, "r.Stop != nil || r.Cluster != \"\" {", "r.Stop != nil {"},
 		},
 		law("Hub/OneClaimWins"), `got error <nil>`,
 	},
 	{
 		"federation-F1-epoch", "the comparison of a claim with the epoch of the offer",
-		edit(offers, "h.grant == nil || h.grant.Epoch != c.Epoch {", "h.grant == nil {"),
+		edit(bindVerb, "h.grant == nil || h.grant.Epoch != c.Epoch {", "h.grant == nil {"),
 		law("Hub/AWithdrawnOfferCannotBeClaimed"), `want code "fenced"`,
 	},
 	{
 		"federation-F1-incarnation", "the comparison of a claim with the incarnation that the hub knows",
-		edit(offers, "case c.Incarnation != incarnation || c.Reconciling:", "case c.Reconciling:"),
+		edit(bindVerb, "case c.Incarnation != incarnation || c.Reconciling:", "case c.Reconciling:"),
 		law("Hub/AClaimNeedsItsIncarnation"), `want code "conflict"`,
 	},
 	{
 		"federation-F1-reconciling", "the refusal of claims while the grants of a new incarnation are compared",
-		edit(offers, "case c.Incarnation != incarnation || c.Reconciling:", "case c.Incarnation != incarnation:"),
+		edit(bindVerb, "case c.Incarnation != incarnation || c.Reconciling:", "case c.Incarnation != incarnation:"),
 		law("Hub/AClaimNeedsItsIncarnation"), `want code "conflict"`,
 	},
 	{
 		"federation-F1-cluster-record", "the comparison of the cluster's record in the transaction",
-		edit(granted, "cmps := append(h.compareGrant(), h.stillAsking(), h.compareCluster())", "cmps := append(h.compareGrant(), h.stillAsking())"),
+		edit(bindVerb, "append(h.compareGrant(), h.stillAsking(), h.compareCluster())", "append(h.compareGrant(), h.stillAsking())"),
 		inStore("TestGrantsAreCompared"), `a cluster that is being reconciled: <nil>`,
 	},
 	{
 		"federation-F1-shortlist", "the rule that only the clusters of an offer claim it",
-		edit(offers, "case !h.grant.IsOpenTo(c.Cluster):", "case false:"),
+		edit(bindVerb, "case !h.grant.IsOpenTo(c.Cluster):", "case false:"),
 		law("Hub/AClaimNeedsTheOffer"), `got error <nil>`,
 	},
 	{
@@ -133,12 +134,12 @@ var federation = []Mutation{
 	},
 	{
 		"federation-F6-roster", "the rule that a new member gets no offers before its name is stored outside the hub",
-		edit("federation/offers.go", " || c.Damped || !c.Known {", " || c.Damped {"),
+		edit("federation/offers.go", " && !c.Damped && c.Known\n", " && !c.Damped\n"),
 		inFederation("TestNewMember"), `only the hub knows that b has joined`,
 	},
 	{
 		"federation-F6-roster-claim", "the rule that no job is bound to a new member before its name is stored outside the hub",
-		edit(offers, "case !c.Known:", "case false:"),
+		edit(bindVerb, "case !c.Known:", "case false:"),
 		law("Roster/ANewMemberIsNotBound"), `got error <nil>`,
 	},
 	{

@@ -73,8 +73,8 @@ var moves = []Mutation{
 		inFederation("TestLateAnswers"), `a late answer has confirmed the job`,
 	},
 	{
-		"moves-fence-late-welcome", "the refusal to resume a fenced job by a welcome that arrives late",
-		edit("federation/uplink_session.go", "!mayConfirm(e.Job, age) {", "!mayConfirm(e.Job, min(age, 0)) {"),
+		"moves-fence-late-welcome", "the rule that a welcome does not resume a fenced job",
+		edit("federation/uplink_session.go", "if _, fenced := fencedAfter(e.Job); fenced {", "if _, fenced := fencedAfter(e.Job); fenced && l == nil {"),
 		inFederation("TestLateAnswers"), `a late answer has confirmed the job`,
 	},
 }
