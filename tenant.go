@@ -22,7 +22,12 @@ type Tenant struct {
 	GPUHours      int // budget in GPU hours per calendar month (UTC); 0 for none
 	LostAfterSecs int // default lost_after_seconds of its jobs, 0 for the general one
 	CreatedAt     time.Time
-	Revision      int64 // revision of its record; a change compares it
+	// Loan is what the hub lets the tenant use in this cluster. It is nil if the hub has lent nothing: the tenant is not one of
+	// the hub, or it never had a limit there.
+	Loan *Loan
+	// Shared is not nil if the hub of this cluster decides about the tenant.
+	Shared   *Shared
+	Revision int64 // revision of its record; a change compares it
 }
 
 // CheckWeight reports mistakes in a tenant's weight and in the bounds of the weight.

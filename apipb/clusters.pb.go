@@ -60,7 +60,10 @@ type Cluster struct {
 	Incarnation string `protobuf:"bytes,19,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// It gets no offers until its name is stored outside the hub: in another cluster,
 	// or in the history database.
-	Unlisted      bool `protobuf:"varint,20,opt,name=unlisted,proto3" json:"unlisted,omitempty"`
+	Unlisted bool `protobuf:"varint,20,opt,name=unlisted,proto3" json:"unlisted,omitempty"`
+	// How many devices each tenant with a limit may use there. Only in the answer of
+	// GetCluster.
+	Loans         []*TenantLoan `protobuf:"bytes,21,rep,name=loans,proto3" json:"loans,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -233,6 +236,13 @@ func (x *Cluster) GetUnlisted() bool {
 		return x.Unlisted
 	}
 	return false
+}
+
+func (x *Cluster) GetLoans() []*TenantLoan {
+	if x != nil {
+		return x.Loans
+	}
+	return nil
 }
 
 type RegisterClusterRequest struct {
@@ -1721,7 +1731,7 @@ var File_apipb_clusters_proto protoreflect.FileDescriptor
 
 const file_apipb_clusters_proto_rawDesc = "" +
 	"\n" +
-	"\x14apipb/clusters.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x06\n" +
+	"\x14apipb/clusters.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9e\a\n" +
 	"\aCluster\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -1745,7 +1755,8 @@ const file_apipb_clusters_proto_rawDesc = "" +
 	"\apenalty\x18\x11 \x01(\x01R\apenalty\x12\x19\n" +
 	"\bstore_id\x18\x12 \x01(\tR\astoreId\x12 \n" +
 	"\vincarnation\x18\x13 \x01(\tR\vincarnation\x12\x1a\n" +
-	"\bunlisted\x18\x14 \x01(\bR\bunlisted\x1a9\n" +
+	"\bunlisted\x18\x14 \x01(\bR\bunlisted\x12)\n" +
+	"\x05loans\x18\x15 \x03(\v2\x13.ares.v1.TenantLoanR\x05loans\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -1917,6 +1928,7 @@ var file_apipb_clusters_proto_goTypes = []any{
 	nil,                                     // 32: ares.v1.RegisterClusterRequest.LabelsEntry
 	nil,                                     // 33: ares.v1.RegisterClusterRequest.PricesEntry
 	(*timestamppb.Timestamp)(nil),           // 34: google.protobuf.Timestamp
+	(*TenantLoan)(nil),                      // 35: ares.v1.TenantLoan
 }
 var file_apipb_clusters_proto_depIdxs = []int32{
 	34, // 0: ares.v1.Cluster.state_since:type_name -> google.protobuf.Timestamp
@@ -1925,54 +1937,55 @@ var file_apipb_clusters_proto_depIdxs = []int32{
 	34, // 3: ares.v1.Cluster.joined_at:type_name -> google.protobuf.Timestamp
 	34, // 4: ares.v1.Cluster.reachable_since:type_name -> google.protobuf.Timestamp
 	34, // 5: ares.v1.Cluster.unreachable_since:type_name -> google.protobuf.Timestamp
-	32, // 6: ares.v1.RegisterClusterRequest.labels:type_name -> ares.v1.RegisterClusterRequest.LabelsEntry
-	33, // 7: ares.v1.RegisterClusterRequest.prices:type_name -> ares.v1.RegisterClusterRequest.PricesEntry
-	34, // 8: ares.v1.RegisterClusterResponse.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 9: ares.v1.RegisterClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 10: ares.v1.ListClustersResponse.clusters:type_name -> ares.v1.Cluster
-	0,  // 11: ares.v1.GetClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 12: ares.v1.CordonClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 13: ares.v1.UncordonClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 14: ares.v1.DrainClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 15: ares.v1.DeclareClusterDeadResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 16: ares.v1.LeaveClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 17: ares.v1.EndMembershipResponse.cluster:type_name -> ares.v1.Cluster
-	34, // 18: ares.v1.Membership.certificate_expires_at:type_name -> google.protobuf.Timestamp
-	23, // 19: ares.v1.GetMembershipResponse.membership:type_name -> ares.v1.Membership
-	23, // 20: ares.v1.JoinHubResponse.membership:type_name -> ares.v1.Membership
-	1,  // 21: ares.v1.ClustersService.RegisterCluster:input_type -> ares.v1.RegisterClusterRequest
-	3,  // 22: ares.v1.ClustersService.ListClusters:input_type -> ares.v1.ListClustersRequest
-	5,  // 23: ares.v1.ClustersService.GetCluster:input_type -> ares.v1.GetClusterRequest
-	7,  // 24: ares.v1.ClustersService.CordonCluster:input_type -> ares.v1.CordonClusterRequest
-	9,  // 25: ares.v1.ClustersService.UncordonCluster:input_type -> ares.v1.UncordonClusterRequest
-	11, // 26: ares.v1.ClustersService.DrainCluster:input_type -> ares.v1.DrainClusterRequest
-	13, // 27: ares.v1.ClustersService.DeclareClusterDead:input_type -> ares.v1.DeclareClusterDeadRequest
-	15, // 28: ares.v1.ClustersService.LeaveCluster:input_type -> ares.v1.LeaveClusterRequest
-	17, // 29: ares.v1.ClustersService.JoinCluster:input_type -> ares.v1.JoinClusterRequest
-	19, // 30: ares.v1.ClustersService.RenewClusterCertificate:input_type -> ares.v1.RenewClusterCertificateRequest
-	21, // 31: ares.v1.ClustersService.EndMembership:input_type -> ares.v1.EndMembershipRequest
-	24, // 32: ares.v1.ClustersService.GetMembership:input_type -> ares.v1.GetMembershipRequest
-	26, // 33: ares.v1.ClustersService.JoinHub:input_type -> ares.v1.JoinHubRequest
-	28, // 34: ares.v1.ClustersService.LeaveHub:input_type -> ares.v1.LeaveHubRequest
-	2,  // 35: ares.v1.ClustersService.RegisterCluster:output_type -> ares.v1.RegisterClusterResponse
-	4,  // 36: ares.v1.ClustersService.ListClusters:output_type -> ares.v1.ListClustersResponse
-	6,  // 37: ares.v1.ClustersService.GetCluster:output_type -> ares.v1.GetClusterResponse
-	8,  // 38: ares.v1.ClustersService.CordonCluster:output_type -> ares.v1.CordonClusterResponse
-	10, // 39: ares.v1.ClustersService.UncordonCluster:output_type -> ares.v1.UncordonClusterResponse
-	12, // 40: ares.v1.ClustersService.DrainCluster:output_type -> ares.v1.DrainClusterResponse
-	14, // 41: ares.v1.ClustersService.DeclareClusterDead:output_type -> ares.v1.DeclareClusterDeadResponse
-	16, // 42: ares.v1.ClustersService.LeaveCluster:output_type -> ares.v1.LeaveClusterResponse
-	18, // 43: ares.v1.ClustersService.JoinCluster:output_type -> ares.v1.JoinClusterResponse
-	20, // 44: ares.v1.ClustersService.RenewClusterCertificate:output_type -> ares.v1.RenewClusterCertificateResponse
-	22, // 45: ares.v1.ClustersService.EndMembership:output_type -> ares.v1.EndMembershipResponse
-	25, // 46: ares.v1.ClustersService.GetMembership:output_type -> ares.v1.GetMembershipResponse
-	27, // 47: ares.v1.ClustersService.JoinHub:output_type -> ares.v1.JoinHubResponse
-	29, // 48: ares.v1.ClustersService.LeaveHub:output_type -> ares.v1.LeaveHubResponse
-	35, // [35:49] is the sub-list for method output_type
-	21, // [21:35] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	35, // 6: ares.v1.Cluster.loans:type_name -> ares.v1.TenantLoan
+	32, // 7: ares.v1.RegisterClusterRequest.labels:type_name -> ares.v1.RegisterClusterRequest.LabelsEntry
+	33, // 8: ares.v1.RegisterClusterRequest.prices:type_name -> ares.v1.RegisterClusterRequest.PricesEntry
+	34, // 9: ares.v1.RegisterClusterResponse.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 10: ares.v1.RegisterClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 11: ares.v1.ListClustersResponse.clusters:type_name -> ares.v1.Cluster
+	0,  // 12: ares.v1.GetClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 13: ares.v1.CordonClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 14: ares.v1.UncordonClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 15: ares.v1.DrainClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 16: ares.v1.DeclareClusterDeadResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 17: ares.v1.LeaveClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 18: ares.v1.EndMembershipResponse.cluster:type_name -> ares.v1.Cluster
+	34, // 19: ares.v1.Membership.certificate_expires_at:type_name -> google.protobuf.Timestamp
+	23, // 20: ares.v1.GetMembershipResponse.membership:type_name -> ares.v1.Membership
+	23, // 21: ares.v1.JoinHubResponse.membership:type_name -> ares.v1.Membership
+	1,  // 22: ares.v1.ClustersService.RegisterCluster:input_type -> ares.v1.RegisterClusterRequest
+	3,  // 23: ares.v1.ClustersService.ListClusters:input_type -> ares.v1.ListClustersRequest
+	5,  // 24: ares.v1.ClustersService.GetCluster:input_type -> ares.v1.GetClusterRequest
+	7,  // 25: ares.v1.ClustersService.CordonCluster:input_type -> ares.v1.CordonClusterRequest
+	9,  // 26: ares.v1.ClustersService.UncordonCluster:input_type -> ares.v1.UncordonClusterRequest
+	11, // 27: ares.v1.ClustersService.DrainCluster:input_type -> ares.v1.DrainClusterRequest
+	13, // 28: ares.v1.ClustersService.DeclareClusterDead:input_type -> ares.v1.DeclareClusterDeadRequest
+	15, // 29: ares.v1.ClustersService.LeaveCluster:input_type -> ares.v1.LeaveClusterRequest
+	17, // 30: ares.v1.ClustersService.JoinCluster:input_type -> ares.v1.JoinClusterRequest
+	19, // 31: ares.v1.ClustersService.RenewClusterCertificate:input_type -> ares.v1.RenewClusterCertificateRequest
+	21, // 32: ares.v1.ClustersService.EndMembership:input_type -> ares.v1.EndMembershipRequest
+	24, // 33: ares.v1.ClustersService.GetMembership:input_type -> ares.v1.GetMembershipRequest
+	26, // 34: ares.v1.ClustersService.JoinHub:input_type -> ares.v1.JoinHubRequest
+	28, // 35: ares.v1.ClustersService.LeaveHub:input_type -> ares.v1.LeaveHubRequest
+	2,  // 36: ares.v1.ClustersService.RegisterCluster:output_type -> ares.v1.RegisterClusterResponse
+	4,  // 37: ares.v1.ClustersService.ListClusters:output_type -> ares.v1.ListClustersResponse
+	6,  // 38: ares.v1.ClustersService.GetCluster:output_type -> ares.v1.GetClusterResponse
+	8,  // 39: ares.v1.ClustersService.CordonCluster:output_type -> ares.v1.CordonClusterResponse
+	10, // 40: ares.v1.ClustersService.UncordonCluster:output_type -> ares.v1.UncordonClusterResponse
+	12, // 41: ares.v1.ClustersService.DrainCluster:output_type -> ares.v1.DrainClusterResponse
+	14, // 42: ares.v1.ClustersService.DeclareClusterDead:output_type -> ares.v1.DeclareClusterDeadResponse
+	16, // 43: ares.v1.ClustersService.LeaveCluster:output_type -> ares.v1.LeaveClusterResponse
+	18, // 44: ares.v1.ClustersService.JoinCluster:output_type -> ares.v1.JoinClusterResponse
+	20, // 45: ares.v1.ClustersService.RenewClusterCertificate:output_type -> ares.v1.RenewClusterCertificateResponse
+	22, // 46: ares.v1.ClustersService.EndMembership:output_type -> ares.v1.EndMembershipResponse
+	25, // 47: ares.v1.ClustersService.GetMembership:output_type -> ares.v1.GetMembershipResponse
+	27, // 48: ares.v1.ClustersService.JoinHub:output_type -> ares.v1.JoinHubResponse
+	29, // 49: ares.v1.ClustersService.LeaveHub:output_type -> ares.v1.LeaveHubResponse
+	36, // [36:50] is the sub-list for method output_type
+	22, // [22:36] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_apipb_clusters_proto_init() }
@@ -1980,6 +1993,7 @@ func file_apipb_clusters_proto_init() {
 	if File_apipb_clusters_proto != nil {
 		return
 	}
+	file_apipb_cluster_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -68,6 +68,7 @@ type Record struct {
 	//	*Record_Floor
 	//	*Record_GrantClaim
 	//	*Record_Roster
+	//	*Record_Loan
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -468,6 +469,15 @@ func (x *Record) GetRoster() *Roster {
 	return nil
 }
 
+func (x *Record) GetLoan() *Loan {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Loan); ok {
+			return x.Loan
+		}
+	}
+	return nil
+}
+
 type isRecord_Body interface {
 	isRecord_Body()
 }
@@ -628,6 +638,10 @@ type Record_Roster struct {
 	Roster *Roster `protobuf:"bytes,57,opt,name=roster,proto3,oneof"`
 }
 
+type Record_Loan struct {
+	Loan *Loan `protobuf:"bytes,58,opt,name=loan,proto3,oneof"`
+}
+
 func (*Record_Job) isRecord_Body() {}
 
 func (*Record_Tombstone) isRecord_Body() {}
@@ -705,6 +719,8 @@ func (*Record_Floor) isRecord_Body() {}
 func (*Record_GrantClaim) isRecord_Body() {}
 
 func (*Record_Roster) isRecord_Body() {}
+
+func (*Record_Loan) isRecord_Body() {}
 
 // AuditMark is the position that a server's audit log has reached.
 type AuditMark struct {
@@ -3372,8 +3388,11 @@ type Tenant struct {
 	GpuHours          int32                  `protobuf:"varint,14,opt,name=gpu_hours,json=gpuHours,proto3" json:"gpu_hours,omitempty"`
 	WeightMin         float64                `protobuf:"fixed64,15,opt,name=weight_min,json=weightMin,proto3" json:"weight_min,omitempty"`
 	WeightMax         float64                `protobuf:"fixed64,16,opt,name=weight_max,json=weightMax,proto3" json:"weight_max,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// In a member: what the hub lends, and that the hub decides about the tenant.
+	Loan          *TenantLoan   `protobuf:"bytes,17,opt,name=loan,proto3" json:"loan,omitempty"`
+	Shared        *SharedTenant `protobuf:"bytes,18,opt,name=shared,proto3" json:"shared,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Tenant) Reset() {
@@ -3518,6 +3537,142 @@ func (x *Tenant) GetWeightMax() float64 {
 	return 0
 }
 
+func (x *Tenant) GetLoan() *TenantLoan {
+	if x != nil {
+		return x.Loan
+	}
+	return nil
+}
+
+func (x *Tenant) GetShared() *SharedTenant {
+	if x != nil {
+		return x.Shared
+	}
+	return nil
+}
+
+// TenantLoan is how much of a tenant's quota a member may use (F10).
+type TenantLoan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hub           string                 `protobuf:"bytes,1,opt,name=hub,proto3" json:"hub,omitempty"`          // the hub's incarnation
+	Version       int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // the revision of the hub's record
+	Gpus          int32                  `protobuf:"varint,3,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	Quota         int32                  `protobuf:"varint,4,opt,name=quota,proto3" json:"quota,omitempty"` // the whole quota at the hub
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantLoan) Reset() {
+	*x = TenantLoan{}
+	mi := &file_store_storepb_store_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantLoan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantLoan) ProtoMessage() {}
+
+func (x *TenantLoan) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantLoan.ProtoReflect.Descriptor instead.
+func (*TenantLoan) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *TenantLoan) GetHub() string {
+	if x != nil {
+		return x.Hub
+	}
+	return ""
+}
+
+func (x *TenantLoan) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *TenantLoan) GetGpus() int32 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
+func (x *TenantLoan) GetQuota() int32 {
+	if x != nil {
+		return x.Quota
+	}
+	return 0
+}
+
+// SharedTenant says which version of the hub's tenant a member has.
+type SharedTenant struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hub           string                 `protobuf:"bytes,1,opt,name=hub,proto3" json:"hub,omitempty"`          // the hub's incarnation
+	Version       int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // the revision of the hub's record
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SharedTenant) Reset() {
+	*x = SharedTenant{}
+	mi := &file_store_storepb_store_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SharedTenant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SharedTenant) ProtoMessage() {}
+
+func (x *SharedTenant) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SharedTenant.ProtoReflect.Descriptor instead.
+func (*SharedTenant) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *SharedTenant) GetHub() string {
+	if x != nil {
+		return x.Hub
+	}
+	return ""
+}
+
+func (x *SharedTenant) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
 // Quota is what a tenant or a queue is promised of the GPUs of a model.
 type Quota struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3531,7 +3686,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3543,7 +3698,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3556,7 +3711,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Quota) GetModel() string {
@@ -3606,7 +3761,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3618,7 +3773,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3631,7 +3786,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Queue) GetParent() string {
@@ -3728,7 +3883,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3740,7 +3895,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3753,7 +3908,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Reservation) GetTenant() string {
@@ -3854,7 +4009,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3866,7 +4021,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3879,7 +4034,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Topology) GetDomains() []*Domain {
@@ -3931,7 +4086,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3943,7 +4098,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3956,7 +4111,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Domain) GetName() string {
@@ -4012,7 +4167,7 @@ type Switch struct {
 
 func (x *Switch) Reset() {
 	*x = Switch{}
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4024,7 +4179,7 @@ func (x *Switch) String() string {
 func (*Switch) ProtoMessage() {}
 
 func (x *Switch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4037,7 +4192,7 @@ func (x *Switch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switch.ProtoReflect.Descriptor instead.
 func (*Switch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Switch) GetName() string {
@@ -4074,7 +4229,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4086,7 +4241,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4099,7 +4254,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Weights) GetAvailability() int32 {
@@ -4146,7 +4301,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4158,7 +4313,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4171,7 +4326,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -4227,7 +4382,7 @@ type LoopPlan struct {
 
 func (x *LoopPlan) Reset() {
 	*x = LoopPlan{}
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4239,7 +4394,7 @@ func (x *LoopPlan) String() string {
 func (*LoopPlan) ProtoMessage() {}
 
 func (x *LoopPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4252,7 +4407,7 @@ func (x *LoopPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopPlan.ProtoReflect.Descriptor instead.
 func (*LoopPlan) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LoopPlan) GetSequence() int64 {
@@ -4278,7 +4433,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4290,7 +4445,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4303,7 +4458,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Leader) GetServer() string {
@@ -4325,7 +4480,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4337,7 +4492,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4350,7 +4505,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Progress) GetPercent() float64 {
@@ -4397,7 +4552,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4409,7 +4564,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4422,7 +4577,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Token) GetHash() []byte {
@@ -4479,7 +4634,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4491,7 +4646,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4504,7 +4659,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Grant) GetRole() string {
@@ -4544,7 +4699,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4556,7 +4711,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4569,7 +4724,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Binding) GetSubject() string {
@@ -4619,7 +4774,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_store_storepb_store_proto_msgTypes[47]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4631,7 +4786,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[47]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4644,7 +4799,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Identity) GetStore() string {
@@ -4675,7 +4830,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_store_storepb_store_proto_msgTypes[48]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4687,7 +4842,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[48]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4700,7 +4855,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{48}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Restored) GetRestore() string {
@@ -4745,7 +4900,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_store_storepb_store_proto_msgTypes[49]
+	mi := &file_store_storepb_store_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4757,7 +4912,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[49]
+	mi := &file_store_storepb_store_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4770,7 +4925,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{49}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Batch) GetRevision() int64 {
@@ -4815,7 +4970,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_store_storepb_store_proto_msgTypes[50]
+	mi := &file_store_storepb_store_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4827,7 +4982,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[50]
+	mi := &file_store_storepb_store_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4840,7 +4995,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{50}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Change) GetKey() string {
@@ -4893,7 +5048,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_store_storepb_store_proto_msgTypes[51]
+	mi := &file_store_storepb_store_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4905,7 +5060,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[51]
+	mi := &file_store_storepb_store_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4918,7 +5073,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{51}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Forecast) GetP50() int64 {
@@ -4974,7 +5129,7 @@ type Forecaster struct {
 
 func (x *Forecaster) Reset() {
 	*x = Forecaster{}
-	mi := &file_store_storepb_store_proto_msgTypes[52]
+	mi := &file_store_storepb_store_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4986,7 +5141,7 @@ func (x *Forecaster) String() string {
 func (*Forecaster) ProtoMessage() {}
 
 func (x *Forecaster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[52]
+	mi := &file_store_storepb_store_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4999,7 +5154,7 @@ func (x *Forecaster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecaster.ProtoReflect.Descriptor instead.
 func (*Forecaster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{52}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Forecaster) GetAt() int64 {
@@ -5038,7 +5193,7 @@ type Score struct {
 
 func (x *Score) Reset() {
 	*x = Score{}
-	mi := &file_store_storepb_store_proto_msgTypes[53]
+	mi := &file_store_storepb_store_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5050,7 +5205,7 @@ func (x *Score) String() string {
 func (*Score) ProtoMessage() {}
 
 func (x *Score) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[53]
+	mi := &file_store_storepb_store_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5063,7 +5218,7 @@ func (x *Score) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Score.ProtoReflect.Descriptor instead.
 func (*Score) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{53}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Score) GetScore() int64 {
@@ -5176,7 +5331,7 @@ type JoinToken struct {
 
 func (x *JoinToken) Reset() {
 	*x = JoinToken{}
-	mi := &file_store_storepb_store_proto_msgTypes[54]
+	mi := &file_store_storepb_store_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5188,7 +5343,7 @@ func (x *JoinToken) String() string {
 func (*JoinToken) ProtoMessage() {}
 
 func (x *JoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[54]
+	mi := &file_store_storepb_store_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5201,7 +5356,7 @@ func (x *JoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinToken.ProtoReflect.Descriptor instead.
 func (*JoinToken) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{54}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *JoinToken) GetHash() []byte {
@@ -5280,7 +5435,7 @@ type Authority struct {
 
 func (x *Authority) Reset() {
 	*x = Authority{}
-	mi := &file_store_storepb_store_proto_msgTypes[55]
+	mi := &file_store_storepb_store_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5292,7 +5447,7 @@ func (x *Authority) String() string {
 func (*Authority) ProtoMessage() {}
 
 func (x *Authority) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[55]
+	mi := &file_store_storepb_store_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5305,7 +5460,7 @@ func (x *Authority) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Authority.ProtoReflect.Descriptor instead.
 func (*Authority) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{55}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Authority) GetCertificate() []byte {
@@ -5342,7 +5497,7 @@ type Joined struct {
 
 func (x *Joined) Reset() {
 	*x = Joined{}
-	mi := &file_store_storepb_store_proto_msgTypes[56]
+	mi := &file_store_storepb_store_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5354,7 +5509,7 @@ func (x *Joined) String() string {
 func (*Joined) ProtoMessage() {}
 
 func (x *Joined) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[56]
+	mi := &file_store_storepb_store_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5367,7 +5522,7 @@ func (x *Joined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Joined.ProtoReflect.Descriptor instead.
 func (*Joined) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{56}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Joined) GetToken() string {
@@ -5404,7 +5559,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_store_storepb_store_proto_msgTypes[57]
+	mi := &file_store_storepb_store_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5416,7 +5571,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[57]
+	mi := &file_store_storepb_store_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5429,7 +5584,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{57}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Revocation) GetBy() string {
@@ -5472,7 +5627,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_store_storepb_store_proto_msgTypes[58]
+	mi := &file_store_storepb_store_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5484,7 +5639,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[58]
+	mi := &file_store_storepb_store_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5497,7 +5652,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{58}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Secret) GetVersion() int64 {
@@ -5556,6 +5711,68 @@ func (x *Secret) GetBy() string {
 	return ""
 }
 
+// Loan is the hub's record of the quota that one cluster may use of a tenant. Its key
+// names the tenant and the cluster.
+type Loan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gpus          int32                  `protobuf:"varint,1,opt,name=gpus,proto3" json:"gpus,omitempty"`   // the most that the cluster may use
+	Limit         int32                  `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"` // what it was told; lower than gpus until it has answered
+	Fresh         bool                   `protobuf:"varint,3,opt,name=fresh,proto3" json:"fresh,omitempty"` // it has not answered yet, so what it uses is unknown
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Loan) Reset() {
+	*x = Loan{}
+	mi := &file_store_storepb_store_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Loan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Loan) ProtoMessage() {}
+
+func (x *Loan) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Loan.ProtoReflect.Descriptor instead.
+func (*Loan) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *Loan) GetGpus() int32 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
+func (x *Loan) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *Loan) GetFresh() bool {
+	if x != nil {
+		return x.Fresh
+	}
+	return false
+}
+
 // Cluster is a member of the federation, at the hub. Its key has its name.
 type Cluster struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5599,7 +5816,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_store_storepb_store_proto_msgTypes[59]
+	mi := &file_store_storepb_store_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5611,7 +5828,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[59]
+	mi := &file_store_storepb_store_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5624,7 +5841,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{59}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Cluster) GetStore() string {
@@ -5845,7 +6062,7 @@ type ClusterKey struct {
 
 func (x *ClusterKey) Reset() {
 	*x = ClusterKey{}
-	mi := &file_store_storepb_store_proto_msgTypes[60]
+	mi := &file_store_storepb_store_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5857,7 +6074,7 @@ func (x *ClusterKey) String() string {
 func (*ClusterKey) ProtoMessage() {}
 
 func (x *ClusterKey) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[60]
+	mi := &file_store_storepb_store_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5870,7 +6087,7 @@ func (x *ClusterKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterKey.ProtoReflect.Descriptor instead.
 func (*ClusterKey) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{60}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ClusterKey) GetCertificate() []byte {
@@ -5905,7 +6122,7 @@ var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\x1a\x0fapipb/pki.proto\"\x99\x10\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\x1a\x0fapipb/pki.proto\"\xc4\x10\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -5958,7 +6175,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05floor\x187 \x01(\v2\x14.ares.store.v1.FloorH\x00R\x05floor\x12<\n" +
 	"\vgrant_claim\x188 \x01(\v2\x19.ares.store.v1.GrantClaimH\x00R\n" +
 	"grantClaim\x12/\n" +
-	"\x06roster\x189 \x01(\v2\x15.ares.store.v1.RosterH\x00R\x06rosterB\x06\n" +
+	"\x06roster\x189 \x01(\v2\x15.ares.store.v1.RosterH\x00R\x06roster\x12)\n" +
+	"\x04loan\x18: \x01(\v2\x13.ares.store.v1.LoanH\x00R\x04loanB\x06\n" +
 	"\x04body\"]\n" +
 	"\tAuditMark\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x12\n" +
@@ -6211,7 +6429,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x03why\x18\x02 \x01(\tR\x03why\x12\x14\n" +
 	"\x05since\x18\x03 \x01(\x03R\x05since\x12\x14\n" +
 	"\x05drain\x18\x04 \x01(\bR\x05drain\x12\x14\n" +
-	"\x05force\x18\x05 \x01(\bR\x05force\"\xb8\x04\n" +
+	"\x05force\x18\x05 \x01(\bR\x05force\"\x9c\x05\n" +
 	"\x06Tenant\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bmax_gpus\x18\x02 \x01(\x05R\amaxGpus\x12)\n" +
@@ -6233,7 +6451,18 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
 	"weight_min\x18\x0f \x01(\x01R\tweightMin\x12\x1d\n" +
 	"\n" +
-	"weight_max\x18\x10 \x01(\x01R\tweightMax\"c\n" +
+	"weight_max\x18\x10 \x01(\x01R\tweightMax\x12-\n" +
+	"\x04loan\x18\x11 \x01(\v2\x19.ares.store.v1.TenantLoanR\x04loan\x123\n" +
+	"\x06shared\x18\x12 \x01(\v2\x1b.ares.store.v1.SharedTenantR\x06shared\"b\n" +
+	"\n" +
+	"TenantLoan\x12\x10\n" +
+	"\x03hub\x18\x01 \x01(\tR\x03hub\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x12\n" +
+	"\x04gpus\x18\x03 \x01(\x05R\x04gpus\x12\x14\n" +
+	"\x05quota\x18\x04 \x01(\x05R\x05quota\":\n" +
+	"\fSharedTenant\x12\x10\n" +
+	"\x03hub\x18\x01 \x01(\tR\x03hub\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x03R\aversion\"c\n" +
 	"\x05Quota\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x18\n" +
 	"\anominal\x18\x02 \x01(\x05R\anominal\x12\x16\n" +
@@ -6420,7 +6649,11 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"created_at\x18\x06 \x01(\x03R\tcreatedAt\x12\x1d\n" +
 	"\n" +
 	"updated_at\x18\a \x01(\x03R\tupdatedAt\x12\x0e\n" +
-	"\x02by\x18\b \x01(\tR\x02by\"\xa9\b\n" +
+	"\x02by\x18\b \x01(\tR\x02by\"F\n" +
+	"\x04Loan\x12\x12\n" +
+	"\x04gpus\x18\x01 \x01(\x05R\x04gpus\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x14\n" +
+	"\x05fresh\x18\x03 \x01(\bR\x05fresh\"\xa9\b\n" +
 	"\aCluster\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x14\n" +
@@ -6480,7 +6713,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*AuditMark)(nil),         // 1: ares.store.v1.AuditMark
@@ -6515,43 +6748,46 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*Session)(nil),           // 30: ares.store.v1.Session
 	(*Cordon)(nil),            // 31: ares.store.v1.Cordon
 	(*Tenant)(nil),            // 32: ares.store.v1.Tenant
-	(*Quota)(nil),             // 33: ares.store.v1.Quota
-	(*Queue)(nil),             // 34: ares.store.v1.Queue
-	(*Reservation)(nil),       // 35: ares.store.v1.Reservation
-	(*Topology)(nil),          // 36: ares.store.v1.Topology
-	(*Domain)(nil),            // 37: ares.store.v1.Domain
-	(*Switch)(nil),            // 38: ares.store.v1.Switch
-	(*Weights)(nil),           // 39: ares.store.v1.Weights
-	(*Usage)(nil),             // 40: ares.store.v1.Usage
-	(*LoopPlan)(nil),          // 41: ares.store.v1.LoopPlan
-	(*Leader)(nil),            // 42: ares.store.v1.Leader
-	(*Progress)(nil),          // 43: ares.store.v1.Progress
-	(*Token)(nil),             // 44: ares.store.v1.Token
-	(*Grant)(nil),             // 45: ares.store.v1.Grant
-	(*Binding)(nil),           // 46: ares.store.v1.Binding
-	(*Identity)(nil),          // 47: ares.store.v1.Identity
-	(*Restored)(nil),          // 48: ares.store.v1.Restored
-	(*Batch)(nil),             // 49: ares.store.v1.Batch
-	(*Change)(nil),            // 50: ares.store.v1.Change
-	(*Forecast)(nil),          // 51: ares.store.v1.Forecast
-	(*Forecaster)(nil),        // 52: ares.store.v1.Forecaster
-	(*Score)(nil),             // 53: ares.store.v1.Score
-	(*JoinToken)(nil),         // 54: ares.store.v1.JoinToken
-	(*Authority)(nil),         // 55: ares.store.v1.Authority
-	(*Joined)(nil),            // 56: ares.store.v1.Joined
-	(*Revocation)(nil),        // 57: ares.store.v1.Revocation
-	(*Secret)(nil),            // 58: ares.store.v1.Secret
-	(*Cluster)(nil),           // 59: ares.store.v1.Cluster
-	(*ClusterKey)(nil),        // 60: ares.store.v1.ClusterKey
-	nil,                       // 61: ares.store.v1.PolicyNote.LabelsEntry
-	nil,                       // 62: ares.store.v1.JobUpdate.LabelsEntry
-	nil,                       // 63: ares.store.v1.Reservation.SelectorEntry
-	nil,                       // 64: ares.store.v1.Cluster.LabelsEntry
-	nil,                       // 65: ares.store.v1.Cluster.PricesEntry
-	(*apipb.NodeInfo)(nil),    // 66: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 67: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 68: ares.v1.DeviceShare
-	(*apipb.NodeGrant)(nil),   // 69: ares.v1.NodeGrant
+	(*TenantLoan)(nil),        // 33: ares.store.v1.TenantLoan
+	(*SharedTenant)(nil),      // 34: ares.store.v1.SharedTenant
+	(*Quota)(nil),             // 35: ares.store.v1.Quota
+	(*Queue)(nil),             // 36: ares.store.v1.Queue
+	(*Reservation)(nil),       // 37: ares.store.v1.Reservation
+	(*Topology)(nil),          // 38: ares.store.v1.Topology
+	(*Domain)(nil),            // 39: ares.store.v1.Domain
+	(*Switch)(nil),            // 40: ares.store.v1.Switch
+	(*Weights)(nil),           // 41: ares.store.v1.Weights
+	(*Usage)(nil),             // 42: ares.store.v1.Usage
+	(*LoopPlan)(nil),          // 43: ares.store.v1.LoopPlan
+	(*Leader)(nil),            // 44: ares.store.v1.Leader
+	(*Progress)(nil),          // 45: ares.store.v1.Progress
+	(*Token)(nil),             // 46: ares.store.v1.Token
+	(*Grant)(nil),             // 47: ares.store.v1.Grant
+	(*Binding)(nil),           // 48: ares.store.v1.Binding
+	(*Identity)(nil),          // 49: ares.store.v1.Identity
+	(*Restored)(nil),          // 50: ares.store.v1.Restored
+	(*Batch)(nil),             // 51: ares.store.v1.Batch
+	(*Change)(nil),            // 52: ares.store.v1.Change
+	(*Forecast)(nil),          // 53: ares.store.v1.Forecast
+	(*Forecaster)(nil),        // 54: ares.store.v1.Forecaster
+	(*Score)(nil),             // 55: ares.store.v1.Score
+	(*JoinToken)(nil),         // 56: ares.store.v1.JoinToken
+	(*Authority)(nil),         // 57: ares.store.v1.Authority
+	(*Joined)(nil),            // 58: ares.store.v1.Joined
+	(*Revocation)(nil),        // 59: ares.store.v1.Revocation
+	(*Secret)(nil),            // 60: ares.store.v1.Secret
+	(*Loan)(nil),              // 61: ares.store.v1.Loan
+	(*Cluster)(nil),           // 62: ares.store.v1.Cluster
+	(*ClusterKey)(nil),        // 63: ares.store.v1.ClusterKey
+	nil,                       // 64: ares.store.v1.PolicyNote.LabelsEntry
+	nil,                       // 65: ares.store.v1.JobUpdate.LabelsEntry
+	nil,                       // 66: ares.store.v1.Reservation.SelectorEntry
+	nil,                       // 67: ares.store.v1.Cluster.LabelsEntry
+	nil,                       // 68: ares.store.v1.Cluster.PricesEntry
+	(*apipb.NodeInfo)(nil),    // 69: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 70: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 71: ares.v1.DeviceShare
+	(*apipb.NodeGrant)(nil),   // 72: ares.v1.NodeGrant
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	2,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
@@ -6560,80 +6796,83 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	28, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
 	29, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
 	30, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	66, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	69, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
 	31, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
 	32, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
-	41, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
-	42, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
-	43, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
-	44, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
-	47, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
-	48, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
-	34, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
-	36, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
-	40, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
+	43, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
+	44, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
+	45, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
+	46, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
+	49, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
+	50, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
+	36, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
+	38, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
+	42, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
 	5,  // 18: ares.store.v1.Record.awaited:type_name -> ares.store.v1.Awaited
-	51, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
-	52, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
-	35, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
-	53, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
-	46, // 23: ares.store.v1.Record.binding:type_name -> ares.store.v1.Binding
+	53, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
+	54, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
+	37, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
+	55, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
+	48, // 23: ares.store.v1.Record.binding:type_name -> ares.store.v1.Binding
 	4,  // 24: ares.store.v1.Record.policy:type_name -> ares.store.v1.Policy
-	54, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
-	55, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
-	57, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
-	56, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
+	56, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
+	57, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
+	59, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
+	58, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
 	1,  // 29: ares.store.v1.Record.audit_mark:type_name -> ares.store.v1.AuditMark
-	58, // 30: ares.store.v1.Record.secret:type_name -> ares.store.v1.Secret
-	59, // 31: ares.store.v1.Record.cluster:type_name -> ares.store.v1.Cluster
-	60, // 32: ares.store.v1.Record.cluster_key:type_name -> ares.store.v1.ClusterKey
+	60, // 30: ares.store.v1.Record.secret:type_name -> ares.store.v1.Secret
+	62, // 31: ares.store.v1.Record.cluster:type_name -> ares.store.v1.Cluster
+	63, // 32: ares.store.v1.Record.cluster_key:type_name -> ares.store.v1.ClusterKey
 	8,  // 33: ares.store.v1.Record.job_grant:type_name -> ares.store.v1.JobGrant
 	9,  // 34: ares.store.v1.Record.asking:type_name -> ares.store.v1.Asking
 	10, // 35: ares.store.v1.Record.membership:type_name -> ares.store.v1.Membership
 	11, // 36: ares.store.v1.Record.floor:type_name -> ares.store.v1.Floor
 	14, // 37: ares.store.v1.Record.grant_claim:type_name -> ares.store.v1.GrantClaim
 	12, // 38: ares.store.v1.Record.roster:type_name -> ares.store.v1.Roster
-	67, // 39: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	3,  // 40: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
-	61, // 41: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
-	22, // 42: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	26, // 43: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	27, // 44: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	19, // 45: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
-	18, // 46: ares.store.v1.Run.dropped_usage:type_name -> ares.store.v1.MonthUsage
-	16, // 47: ares.store.v1.Run.hold:type_name -> ares.store.v1.Hold
-	17, // 48: ares.store.v1.Run.updated:type_name -> ares.store.v1.JobUpdate
-	15, // 49: ares.store.v1.Run.notified:type_name -> ares.store.v1.NotifyMark
-	7,  // 50: ares.store.v1.JobGrant.base:type_name -> ares.store.v1.Run
-	7,  // 51: ares.store.v1.Floor.run:type_name -> ares.store.v1.Run
-	13, // 52: ares.store.v1.Roster.clusters:type_name -> ares.store.v1.RosterEntry
-	62, // 53: ares.store.v1.JobUpdate.labels:type_name -> ares.store.v1.JobUpdate.LabelsEntry
-	24, // 54: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
-	20, // 55: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
-	21, // 56: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
-	24, // 57: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	23, // 58: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	21, // 59: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
-	68, // 60: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	25, // 61: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	21, // 62: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
-	33, // 63: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	33, // 64: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	63, // 65: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
-	37, // 66: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	38, // 67: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	39, // 68: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	45, // 69: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
-	50, // 70: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	69, // 71: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
-	69, // 72: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
-	64, // 73: ares.store.v1.Cluster.labels:type_name -> ares.store.v1.Cluster.LabelsEntry
-	65, // 74: ares.store.v1.Cluster.prices:type_name -> ares.store.v1.Cluster.PricesEntry
-	75, // [75:75] is the sub-list for method output_type
-	75, // [75:75] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	61, // 39: ares.store.v1.Record.loan:type_name -> ares.store.v1.Loan
+	70, // 40: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	3,  // 41: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
+	64, // 42: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
+	22, // 43: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	26, // 44: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	27, // 45: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	19, // 46: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
+	18, // 47: ares.store.v1.Run.dropped_usage:type_name -> ares.store.v1.MonthUsage
+	16, // 48: ares.store.v1.Run.hold:type_name -> ares.store.v1.Hold
+	17, // 49: ares.store.v1.Run.updated:type_name -> ares.store.v1.JobUpdate
+	15, // 50: ares.store.v1.Run.notified:type_name -> ares.store.v1.NotifyMark
+	7,  // 51: ares.store.v1.JobGrant.base:type_name -> ares.store.v1.Run
+	7,  // 52: ares.store.v1.Floor.run:type_name -> ares.store.v1.Run
+	13, // 53: ares.store.v1.Roster.clusters:type_name -> ares.store.v1.RosterEntry
+	65, // 54: ares.store.v1.JobUpdate.labels:type_name -> ares.store.v1.JobUpdate.LabelsEntry
+	24, // 55: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
+	20, // 56: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
+	21, // 57: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
+	24, // 58: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	23, // 59: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	21, // 60: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
+	71, // 61: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	25, // 62: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	21, // 63: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
+	35, // 64: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	33, // 65: ares.store.v1.Tenant.loan:type_name -> ares.store.v1.TenantLoan
+	34, // 66: ares.store.v1.Tenant.shared:type_name -> ares.store.v1.SharedTenant
+	35, // 67: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	66, // 68: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
+	39, // 69: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	40, // 70: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	41, // 71: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	47, // 72: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
+	52, // 73: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
+	72, // 74: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
+	72, // 75: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
+	67, // 76: ares.store.v1.Cluster.labels:type_name -> ares.store.v1.Cluster.LabelsEntry
+	68, // 77: ares.store.v1.Cluster.prices:type_name -> ares.store.v1.Cluster.PricesEntry
+	78, // [78:78] is the sub-list for method output_type
+	78, // [78:78] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -6681,6 +6920,7 @@ func file_store_storepb_store_proto_init() {
 		(*Record_Floor)(nil),
 		(*Record_GrantClaim)(nil),
 		(*Record_Roster)(nil),
+		(*Record_Loan)(nil),
 	}
 	file_store_storepb_store_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
@@ -6689,7 +6929,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   66,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
