@@ -134,10 +134,12 @@ func (l Limits) Excess(u Use) (what string, used, limit int, over bool) {
 }
 
 // Admits returns an error if the job could never run, even without other jobs. Such a job exceeds the tenant's limits, or the highest
-// priority class that the tenant may use. A job that exceeds a limit only because other jobs are running is accepted and waits.
+// priority class that the tenant may use. A job that exceeds a limit only because other jobs are running is accepted and waits. So
+// is a job that exceeds the tenant's loan and not its whole quota at the hub.
 func (t Tenant) Admits(s Spec, current Use) error {
-	now := t.Limits.Respects(current)
-	for i, r := range t.Limits.Respects(s.Asks()) {
+	limits := t.WithinQuota().Limits
+	now := limits.Respects(current)
+	for i, r := range limits.Respects(s.Asks()) {
 		if r.Used > r.Limit {
 			return Errorf(QuotaExceeded, "quota exceeded for tenant %s: %s requested=%d, quota=%d, current=%d", t.ID, r.What, r.Used, r.Limit, now[i].Used)
 		}

@@ -159,26 +159,30 @@ type member struct {
 	// While claimAll is true, the member believes that it would start every job at once.
 	claimAll atomic.Bool
 	admit    func(context.Context, *ares.Job) error // of the uplink; it may be nil
+	sink     func(ares.Batch)                       // sees every batch before the cluster's own parts do; it may be nil
 	stop     func()
 }
 
 // newMember registers a cluster at the hub and starts it. The cluster's only node has eight devices.
-func newMember(t *testing.T, h *hub, name string) *member {
+func newMember(t *testing.T, h *hub, name string, edit ...func(*member)) *member {
 	t.Helper()
-	m := newIdleMember(t, h, name)
+	m := newIdleMember(t, h, name, edit...)
 	controltest.Agent(t, m.s, m.view, m.node, m.gate)
 	return m
 }
 
 // newIdleMember is newMember without an agent.
-func newIdleMember(t *testing.T, h *hub, name string) *member {
+func newIdleMember(t *testing.T, h *hub, name string, edit ...func(*member)) *member {
 	t.Helper()
 	m := &member{t: t, name: name, s: storetest.Embedded(t), gate: make(chan struct{}), wire: &wire{addr: h.addr}}
+	for _, e := range edit {
+		e(m)
+	}
 	if isLater(t, laterCluster) {
 		m.wire.options = append(m.wire.options, grpc.WithStreamInterceptor(laterClient))
 	}
-	tenant := h.tenant
-	tenant.Revision = 0
+	tenant := h.tenant // with limits of its own
+	tenant.Revision, tenant.Limits = 0, ares.NoLimits()
 	if err := m.s.RegisterTenant(t.Context(), tenant); err != nil {
 		t.Fatal(err)
 	}
@@ -223,12 +227,15 @@ func (m *member) start() {
 	t := m.t
 	t.Helper()
 	m.view = cache.NewView(time.Now)
+	if m.sink != nil {
+		m.view.Feed(m.sink)
+	}
 	loop := scheduler.NewLoop(m.view, config.Default())
 	loop.Store, loop.Server, loop.TTL, loop.Now, loop.Log = m.s, m.name+"-1", time.Minute, time.Now, controltest.Quiet
 	loop.Observe, loop.Record, loop.Interval = func(time.Duration) {}, func(scheduler.Decision) {}, 50*time.Millisecond
 	m.uplink = federation.NewUplink(m.view)
 	m.uplink.Store, m.uplink.Now, m.uplink.Log, m.uplink.Heartbeat = m.s, time.Now, controltest.Quiet, heartbeat
-	m.uplink.Dial, m.uplink.Admit = m.wire.dial, m.admit
+	m.uplink.Dial, m.uplink.Admit, m.uplink.UseFrom = m.wire.dial, m.admit, loop.UseFrom
 	m.uplink.DialServer = func(_ context.Context, addr string) (*grpc.ClientConn, error) { return m.wire.dialAt(addr) }
 	m.uplink.Answer = func(ctx context.Context, q *apipb.OwnerRead, _ store.Snapshot, send func(*apipb.ReadAnswer) error) error {
 		return (*m.answer.Load())(ctx, q, send)

@@ -193,6 +193,10 @@ func (t *term) tell(id ares.JobID, e *entry, g *ares.Grant) {
 			continue
 		}
 		offer := g != nil && e != nil && g.IsOpenTo(name)
+		if offer && !t.mayTellOffer(s, e.Job.Tenant) {
+			offer = false
+			t.holdOffer(id)
+		}
 		if was, told := s.offered[id]; told && (!offer || was != g.Epoch) {
 			delete(s.offered, id)
 			s.out.put(&apipb.HubMessage{Body: &apipb.HubMessage_Withdrawal{Withdrawal: &apipb.GrantWithdrawal{JobId: string(id), Epoch: was}}})

@@ -42,8 +42,10 @@ type session struct {
 	offered   map[ares.JobID]int64 // epochs of offers that the member was told
 	cancelled map[ares.JobID]int64
 	returning map[ares.JobID]int64
-	told      *store.Roster // the last roster that the member was sent, nil before the first one
-	stored    *store.Roster // the last one that it has acknowledged
+	told      *store.Roster       // the last roster that the member was sent, nil before the first one
+	stored    *store.Roster       // the last one that it has acknowledged
+	shared    map[string]int64    // revisions of the tenants that it was told
+	lent      map[string]toldLoan // by tenant
 }
 
 func (t *term) connect(stream apipb.FederationService_ConnectServer) error {
@@ -122,6 +124,8 @@ func (s *session) handle(m *apipb.MemberMessage) error {
 		return s.mirror(b.Mirror)
 	case *apipb.MemberMessage_Roster:
 		s.storedRoster(b.Roster)
+	case *apipb.MemberMessage_Loan:
+		s.loanAnswered(b.Loan)
 	}
 	return nil
 }
@@ -354,7 +358,7 @@ func (s *session) confirm(cookie string) error {
 	}
 	s.t.mu.Lock()
 	if s.ctx.Err() == nil {
-		s.open, s.t.outdated = true, true
+		s.open, s.t.outdated, s.t.lendDue = true, true, true
 	}
 	delete(s.t.unheard, s.hello.Cluster)
 	s.t.mu.Unlock()

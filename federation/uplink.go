@@ -47,6 +47,9 @@ type Uplink struct {
 	// Admit rejects a job that this cluster would not accept: its tenant or queue is unknown, or a limit is exceeded. It may
 	// be nil.
 	Admit func(ctx context.Context, job *ares.Job) error
+	// UseFrom returns what a tenant's jobs use, after every decision follows the records up to a revision. It is
+	// scheduler.Loop.UseFrom.
+	UseFrom func(ctx context.Context, tenant string, revision int64) (ares.Use, error)
 	// Summary describes the capacity of this cluster for the hub. It may be nil.
 	Summary func() []byte
 	// SummaryEvery is the shortest time between two summaries. Default one second.
@@ -59,6 +62,7 @@ type Uplink struct {
 	ModeChanged func(grant.Mode)
 
 	view *cache.View
+	lead *store.Leadership // of this server, while Run runs
 
 	mu        sync.Mutex
 	suspended map[ares.JobID]int64 // fenced jobs that were suspended since the last answer, with their epochs
@@ -120,7 +124,8 @@ func (u *Uplink) Mode() (mode grant.Mode, age time.Duration, why string) {
 }
 
 // Run keeps a session with the hub until ctx ends. It runs while this server leads its cluster.
-func (u *Uplink) Run(ctx context.Context, _ *store.Leadership) error {
+func (u *Uplink) Run(ctx context.Context, lead *store.Leadership) error {
+	u.lead = lead
 	u.mu.Lock()
 	u.answered, u.began = time.Time{}, time.Now() // another server may have had the uplink: nothing is known before the first answer
 	u.cookie = ""

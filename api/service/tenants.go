@@ -260,6 +260,9 @@ func (d *tenantService) UpdateTenant(ctx context.Context, req *apipb.UpdateTenan
 		if err = merge(&t, m); err != nil {
 			return nil, err
 		}
+		if err = t.CheckShared(&was); err != nil {
+			return nil, err
+		}
 		made, err := d.Cfg.Store.UpdateTenant(ctx, t)
 		if ares.CodeOf(err) == ares.Conflict {
 			return nil, store.Conflict{Err: err}
