@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
@@ -517,5 +518,90 @@ func TestQuotaHolds(t *testing.T) {
 	stop()
 	if check.most < limit {
 		t.Errorf("the jobs used at most %d devices of %d", check.most, limit)
+	}
+}
+
+// TestFirstLoan lets a tenant get a limit while a cluster runs a job that was submitted there. What this job uses must count before
+// another cluster gets a loan.
+func TestFirstLoan(t *testing.T) {
+	h := newHub(t)
+	a, b := newMember(t, h, "a"), newMember(t, h, "b")
+	defer explainLoans(h, a, b)
+	h.federate(a)
+	h.awaitKnown("b")
+	running := a.submitHere(h, gpus(6))
+	a.await(running, ares.Running)
+	h.limit(8)
+	large, small := h.submit(gpus(8), inB), h.submit(gpus(2), inB)
+	placed := func(id ares.JobID) bool { e := b.view.Job(id); return e != nil && e.Run.Placed > 0 }
+	controltest.Await(t, b.view, "one of the jobs to be placed", func() bool { return placed(large) || placed(small) })
+	if placed(large) {
+		t.Errorf("6 of 8 devices are in use in one cluster, and a job of 8 was started in the other one: %+v, %+v", h.loanOf(a), h.loanOf(b))
+	}
+	close(a.gate)
+	close(b.gate)
+	h.await(large, ares.Succeeded)
+}
+
+// TestClaimsWithinTheLoan offers many jobs to a cluster that has a small loan and many free devices. It must claim only as many as
+// the loan lets it start: another cluster may have a loan for the others.
+func TestClaimsWithinTheLoan(t *testing.T) {
+	h := newHub(t)
+	h.limit(2)
+	a := newMember(t, h, "a")
+	h.federate(a)
+	h.awaitLoan(a, 2)
+	for range 6 {
+		h.submit(gpus(1))
+	}
+	use := func() int { u, _ := a.view.Use(h.tenant.ID); return u.GPUs }
+	controltest.Await(t, a.view, "the loan to be used", func() bool { return use() == 2 })
+	controltest.CaughtUp(t, h.s, h.view)
+	grants, _, err := h.s.Grants(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound := 0
+	for _, g := range grants {
+		if g.State == ares.GrantBound {
+			bound++
+		}
+	}
+	if bound != 2 {
+		t.Errorf("the cluster has claimed %d jobs with a loan of 2", bound)
+	}
+	close(a.gate)
+}
+
+// forger is a stream of the hub that repeats each loan as one of an earlier incarnation, with a later version and more devices.
+type forger struct{ grpc.ServerStream }
+
+func (s *forger) SendMsg(m any) error {
+	if sent, is := m.(*apipb.HubMessage); is && sent.GetLoan() != nil {
+		late := proto.CloneOf(sent)
+		late.GetLoan().Incarnation += "-"
+		late.GetLoan().Version += 1000
+		late.GetLoan().Gpus = 100
+		if err := s.ServerStream.SendMsg(late); err != nil {
+			return err
+		}
+	}
+	return s.ServerStream.SendMsg(m)
+}
+
+// TestLoanOfAnotherIncarnation sends a member loans that were told to another incarnation. It must take none of them.
+func TestLoanOfAnotherIncarnation(t *testing.T) {
+	h := newHub(t, func(h *hub) {
+		h.options = append(h.options, grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			return handler(srv, &forger{stream})
+		}))
+	})
+	h.limit(3)
+	a := newMember(t, h, "a")
+	close(a.gate)
+	h.federate(a)
+	h.await(h.submit(gpus(3)), ares.Succeeded)
+	if got := a.view.Tenant(h.tenant.ID).Loan; got == nil || got.GPUs > 3 {
+		t.Errorf("the loan is %+v", got)
 	}
 }
