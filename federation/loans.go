@@ -60,18 +60,18 @@ func (t *term) lend(ctx context.Context) error {
 		return nil
 	}
 	t.lending.at = time.Now()
-	if err := t.readLoans(ctx); err != nil {
-		return err
-	}
 	for _, a := range answers {
 		if err := t.writeAnswer(ctx, a); err != nil {
 			return err
 		}
 	}
+	if err := t.readLoans(ctx); err != nil {
+		return err
+	}
 	in := t.loanInput()
 	for _, id := range slices.Sorted(maps.Keys(in)) {
-		if err := t.lendTenant(ctx, in[id]); err != nil {
-			return err
+		if err := t.lendTenant(ctx, in[id]); err != nil || t.lending.records == nil {
+			return err // without records, the next round decides
 		}
 	}
 	return nil
@@ -92,7 +92,11 @@ func (t *term) readLoans(ctx context.Context) error {
 	return nil
 }
 
+// The method `set` takes over a record that was just written, unless all records must be read again anyway.
 func (l *lending) set(r store.Loan) {
+	if l.records == nil {
+		return
+	}
 	if l.records[r.Tenant] == nil {
 		l.records[r.Tenant] = map[string]store.Loan{}
 	}
@@ -216,7 +220,7 @@ func (in *tenantLoans) quota() int {
 
 // lendTenant decides about the loans of one tenant, writes what changes, and tells the members.
 func (t *term) lendTenant(ctx context.Context, in *tenantLoans) error {
-	if err := t.endLoans(ctx, in); err != nil {
+	if err := t.endLoans(ctx, in); err != nil || t.lending.records == nil {
 		return err
 	}
 	t.shareTenant(in)
@@ -225,7 +229,7 @@ func (t *term) lendTenant(ctx context.Context, in *tenantLoans) error {
 		return nil
 	}
 	clusters, settled, err := t.loanClusters(ctx, in)
-	if err != nil {
+	if err != nil || t.lending.records == nil {
 		return err
 	}
 	targets := make([]int, len(clusters))
@@ -263,10 +267,7 @@ func (t *term) endLoans(ctx context.Context, in *tenantLoans) error {
 			continue
 		}
 		if err := t.Store.EndLoan(ctx, t.lead, nil, in.id, name); err != nil {
-			if err = t.lendingFailed(err); err != nil {
-				return err
-			}
-			return t.readLoans(ctx)
+			return t.lendingFailed(err)
 		}
 		t.Log.Info("a loan has come back", "tenant", in.id, "cluster", name)
 		delete(t.lending.records[in.id], name)

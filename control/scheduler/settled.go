@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	ares "github.com/ares-scheduler/ares"
@@ -60,23 +59,4 @@ func (s *settled) wait(ctx context.Context, revision int64) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// withinLoans returns a batch in which no tenant has a higher GPU limit than its loan. The engine knows no loans. Other readers
-// of the batch see the tenants as they are stored.
-func withinLoans(b ares.Batch) ares.Batch {
-	copied := false
-	for i := range b.Events {
-		t := b.Events[i].Tenant
-		if t == nil {
-			continue
-		}
-		if limited := t.WithinLoan(); limited != t {
-			if !copied {
-				b.Events, copied = slices.Clone(b.Events), true
-			}
-			b.Events[i].Tenant = limited
-		}
-	}
-	return b
 }

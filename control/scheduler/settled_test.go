@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -62,5 +63,13 @@ func TestUseFromWaitsForEarlierPlans(t *testing.T) {
 	})
 	if e := srv.View.Job(waits); e.Run.Placed > 0 {
 		t.Error("a job was started without a loan")
+	}
+	why := srv.Loop.Explain(waits)
+	var text []string
+	for _, b := range why.Blockers {
+		text = append(text, b.Detail.String())
+	}
+	if want := "which lets its jobs use 0 of its 8 GPUs in this cluster"; !strings.Contains(strings.Join(text, "; "), want) || len(why.Remedies) > 0 {
+		t.Errorf("the job waits because of %q, and %+v would help; want %q and nothing", text, why.Remedies, want)
 	}
 }
