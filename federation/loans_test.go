@@ -191,6 +191,11 @@ func (q *quotaCheck) sink(member, tenant string) func(ares.Batch) {
 	}
 }
 
+// The method `member` returns an edit that lets the check see what a member uses.
+func (q *quotaCheck) member(h *hub) func(*member) {
+	return func(m *member) { m.sink = q.sink(m.name, h.tenant.ID) }
+}
+
 // watchLoans checks the loans at every revision of the hub's store, until the function `stop` is called.
 func (q *quotaCheck) watchLoans(h *hub) (stop func()) {
 	h.t.Helper()
@@ -236,11 +241,21 @@ func (q *quotaCheck) watchLoans(h *hub) (stop func()) {
 
 // TestLoans lets jobs of a tenant with a limit run in two clusters. The loan must follow the jobs, a cluster must not start more
 // than its loan, and jobs that were submitted to a cluster count.
-func TestLoans(t *testing.T) {
-	h := newHub(t)
+func TestLoans(t *testing.T) { moveLoans(t, newHub(t)) }
+
+// TestLoansWithChooser is TestLoans with a hub that chooses clusters by their summaries.
+func TestLoansWithChooser(t *testing.T) { moveLoans(t, newHub(t, func(h *hub) { h.choosing = true })) }
+
+func moveLoans(t *testing.T, h *hub) {
+	t.Helper()
 	h.limit(8)
-	a, b := newMember(t, h, "a"), newMember(t, h, "b")
+	check := newQuotaCheck(t, 8)
+	defer check.watchLoans(h)()
+	a, b := newMember(t, h, "a", check.member(h)), newMember(t, h, "b", check.member(h))
 	defer explainLoans(h, a, b)
+	h.federate(a)
+	h.federate(b)
+	h.awaitKnown("b")
 	first := h.submit(gpus(8), inA)
 	h.await(first, ares.Running)
 	second := h.submit(gpus(6), inB)
@@ -310,9 +325,12 @@ func TestSilentClusterKeepsItsLoan(t *testing.T) {
 	h.limit(8)
 	a, b := newMember(t, h, "a"), newMember(t, h, "b")
 	defer explainLoans(h, a, b)
-	h.await(h.submit(gpus(1), inA), ares.Running)
+	h.federate(a)
+	h.federate(b)
+	h.awaitKnown("b")
 	close(a.gate)
-	controltest.Await(t, a.view, "a larger loan", func() bool { return h.loanOf(a).GPUs >= 4 })
+	h.await(h.submit(gpus(4), inA), ares.Succeeded)
+	controltest.Await(t, h.view, "the whole quota to be lent", func() bool { return h.loanOf(a).GPUs+h.loanOf(b).GPUs == 8 })
 	kept := h.loanOf(a).GPUs
 	a.wire.set(true)
 	a.awaitMode(grant.Autonomous)
@@ -342,7 +360,9 @@ func TestSilentClusterKeepsItsLoan(t *testing.T) {
 func TestRestoredMemberHasNoLoan(t *testing.T) {
 	h := newHub(t)
 	h.limit(8)
-	a, b := newMember(t, h, "a"), newMember(t, h, "b")
+	check := newQuotaCheck(t, 8)
+	defer check.watchLoans(h)()
+	a, b := newMember(t, h, "a"), newMember(t, h, "b") // the restored store shows use that has ended before
 	defer explainLoans(h, a, b)
 	id := h.submit(gpus(8), inA)
 	h.await(id, ares.Running)
@@ -381,7 +401,8 @@ func TestRestoredMemberHasNoLoan(t *testing.T) {
 func TestRestoredHubAsksForLoans(t *testing.T) {
 	h := newHub(t)
 	h.limit(8)
-	a, b := newMember(t, h, "a"), newMember(t, h, "b")
+	check := newQuotaCheck(t, 8)
+	a, b := newMember(t, h, "a", check.member(h)), newMember(t, h, "b", check.member(h))
 	defer explainLoans(h, a, b)
 	h.awaitKnown("b")
 	id := h.submit(gpus(8), inA)
@@ -394,7 +415,6 @@ func TestRestoredHubAsksForLoans(t *testing.T) {
 	h.await(moved, ares.Running)
 	h.stop()
 
-	check := newQuotaCheck(t, 8)
 	h.s = restore(t, file)
 	stop := check.watchLoans(h)
 	again := b.submitHere(h, gpus(1))
@@ -465,11 +485,18 @@ func (s *lossy) RecvMsg(m any) error {
 
 // TestQuotaHolds runs jobs of a tenant with a limit while messages are lost, links are cut and the hub's leader changes. The
 // loans and the use must never exceed the limit (O8), and every job must end.
-func TestQuotaHolds(t *testing.T) {
+func TestQuotaHolds(t *testing.T) { holdQuota(t, false) }
+
+// TestQuotaHoldsWithChooser is TestQuotaHolds with a hub that chooses clusters by their summaries.
+func TestQuotaHoldsWithChooser(t *testing.T) { holdQuota(t, true) }
+
+func holdQuota(t *testing.T, choosing bool) {
+	t.Helper()
 	const limit = 5
 	check := newQuotaCheck(t, limit)
 	var seen atomic.Int64
 	h := newHub(t, func(h *hub) {
+		h.choosing = choosing
 		h.options = append(h.options, grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 			return handler(srv, &lossy{stream, &seen})
 		}))
@@ -478,7 +505,7 @@ func TestQuotaHolds(t *testing.T) {
 	stop := check.watchLoans(h)
 	var members []*member
 	for _, name := range []string{"a", "b", "c"} {
-		m := newMember(t, h, name, func(m *member) { m.sink = check.sink(name, h.tenant.ID) })
+		m := newMember(t, h, name, check.member(h))
 		close(m.gate)
 		members = append(members, m)
 		h.awaitKnown(name)
@@ -600,8 +627,13 @@ func TestLoanOfAnotherIncarnation(t *testing.T) {
 	a := newMember(t, h, "a")
 	close(a.gate)
 	h.federate(a)
+	loan := func() *ares.Loan { return a.view.Tenant(h.tenant.ID).Loan }
+	controltest.Await(t, a.view, "the first loan", func() bool { return loan() != nil })
+	if got := loan(); got.GPUs > 3 {
+		t.Fatalf("the loan is %+v", got)
+	}
 	h.await(h.submit(gpus(3)), ares.Succeeded)
-	if got := a.view.Tenant(h.tenant.ID).Loan; got == nil || got.GPUs > 3 {
+	if got := loan(); got.GPUs > 3 {
 		t.Errorf("the loan is %+v", got)
 	}
 }
