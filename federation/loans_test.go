@@ -627,7 +627,12 @@ func TestLoanOfAnotherIncarnation(t *testing.T) {
 	a := newMember(t, h, "a")
 	close(a.gate)
 	h.federate(a)
-	loan := func() *ares.Loan { return a.view.Tenant(h.tenant.ID).Loan }
+	loan := func() *ares.Loan {
+		if tenant := a.view.Tenant(h.tenant.ID); tenant != nil {
+			return tenant.Loan
+		}
+		return nil
+	}
 	controltest.Await(t, a.view, "the first loan", func() bool { return loan() != nil })
 	if got := loan(); got.GPUs > 3 {
 		t.Fatalf("the loan is %+v", got)
@@ -636,4 +641,57 @@ func TestLoanOfAnotherIncarnation(t *testing.T) {
 	if got := loan(); got.GPUs > 3 {
 		t.Errorf("the loan is %+v", got)
 	}
+}
+
+// noSummaries is a stream of the hub that loses the summaries of members while the switch is on.
+type noSummaries struct {
+	grpc.ServerStream
+
+	on *atomic.Bool
+}
+
+func (s *noSummaries) RecvMsg(m any) error {
+	for {
+		if err := s.ServerStream.RecvMsg(m); err != nil {
+			return err
+		}
+		if got, is := m.(*apipb.MemberMessage); !is || got.GetSummary() == nil || !s.on.Load() {
+			return nil
+		}
+	}
+}
+
+// TestUnreportedUse asks a cluster for its loan that uses most of it without the hub's knowledge. The hub must not lend what is in
+// use.
+func TestUnreportedUse(t *testing.T) {
+	var lost atomic.Bool
+	h := newHub(t, func(h *hub) {
+		h.options = append(h.options, grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			return handler(srv, &noSummaries{stream, &lost})
+		}))
+	})
+	h.limit(8)
+	a, b := newMember(t, h, "a"), newMember(t, h, "b")
+	defer explainLoans(h, a, b)
+	h.awaitKnown("b")
+	h.federate(a)
+	h.awaitLoan(a, 8)
+	lost.Store(true)
+	running := a.submitHere(h, gpus(6))
+	a.await(running, ares.Running)
+	large := h.submit(gpus(8), inB)
+	placed := func(id ares.JobID) bool { e := b.view.Job(id); return e != nil && e.Run.Placed > 0 }
+	asked := func() bool { l := h.loanOf(a); return l.Limit == 0 && l.GPUs == 6 }
+	controltest.Await(t, b.view, "the answer of a", func() bool { return placed(large) || asked() })
+	if placed(large) {
+		t.Fatalf("6 of 8 devices are in use in one cluster, and a job of 8 was started in the other one: %+v, %+v", h.loanOf(a), h.loanOf(b))
+	}
+	small := h.submit(gpus(2), inB)
+	lost.Store(false)
+	a.wire.set(true) // a new session begins with a summary
+	a.wire.set(false)
+	controltest.Await(t, b.view, "the small job to be placed", func() bool { return placed(small) })
+	close(a.gate)
+	close(b.gate)
+	h.await(large, ares.Succeeded)
 }

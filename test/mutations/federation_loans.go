@@ -61,7 +61,7 @@ var federationLoans = []Mutation{
 	{
 		"federation-F10-use", "the use in a member's answer",
 		edit(uplinkLoans, "Gpus: int32(max(loan.GPUs, wholeGPUs(use)))", "Gpus: int32(min(loan.GPUs, loan.GPUs+wholeGPUs(use)))"),
-		inFederation("TestFirstLoan"), `a job of 8 was started in the other one`,
+		inFederation("TestUnreportedUse"), `a job of 8 was started in the other one`,
 	},
 	{
 		"federation-F10-plans", "the wait for plans that were made before a loan was lowered",
