@@ -10,6 +10,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/federation/loan"
+	"github.com/ares-scheduler/ares/federation/summary"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -315,12 +316,12 @@ func (t *term) loanClusters(ctx context.Context, in *tenantLoans) (out []loan.Cl
 		c := t.clusters[name]
 		open := s != nil && s.open && c.Incarnation == s.hello.Incarnation
 		keeps := open && s.info.GetKeepsLoans()
-		lc := loan.Cluster{Name: name, Closed: c.Decided != store.ClusterReady}
+		r, lent := t.lending.records[in.id][name]
+		lc := loan.Cluster{Name: name, Closed: c.Decided != store.ClusterReady, Loan: r.GPUs}
 		if open {
 			in.addSummary(&lc, s)
 		}
 		t.mu.Unlock()
-		r, lent := t.lending.records[in.id][name]
 		switch {
 		case keeps && !lent:
 			r, err = t.Store.Lend(ctx, t.lead, store.Loan{Tenant: in.id, Cluster: name, Fresh: true})
@@ -332,9 +333,8 @@ func (t *term) loanClusters(ctx context.Context, in *tenantLoans) (out []loan.Cl
 		case keeps && r.Fresh:
 			lc.Fixed, settled = true, false
 		case keeps:
-			lc.Loan = r.GPUs
 		case lent: // a silent cluster keeps its loan
-			lc.Fixed, lc.Loan = true, r.GPUs
+			lc.Fixed = true
 		default: // a cluster of the version before this one, or one that was not heard yet
 			lc.Fixed, lc.Loan = true, lc.Used
 		}
@@ -363,11 +363,21 @@ func (in *tenantLoans) addSummary(lc *loan.Cluster, s *session) {
 		if local <= 0 {
 			break
 		}
-		here, largest := []string{lc.Name}, min(devices(u.LargestMilli), local)
+		in.addLocal(lc, &u, local)
+	}
+}
+
+// addLocal adds the wants of jobs that were submitted to a cluster. The hub does not know why they wait. So the largest one is a
+// want only while the loan has no room for it: if it waits all the same, something else keeps it, and it must not keep the loan
+// from others. The smaller ones want no more than what is free there.
+func (in *tenantLoans) addLocal(lc *loan.Cluster, u *summary.TenantUse, local int) {
+	here, largest := []string{lc.Name}, min(devices(u.LargestMilli), local)
+	if lc.Loan-lc.Used < largest {
 		in.wants = append(in.wants, loan.Want{Clusters: here, GPUs: largest, Since: u.Since, ID: "local/" + lc.Name})
-		if local > largest {
-			in.wants = append(in.wants, loan.Want{Clusters: here, GPUs: local - largest, Since: u.Since, ID: "local/" + lc.Name, Parts: true})
-		}
+		local -= largest
+	}
+	if rest := min(local, lc.Free); rest > 0 {
+		in.wants = append(in.wants, loan.Want{Clusters: here, GPUs: rest, Since: u.Since, ID: "local/" + lc.Name, Parts: true})
 	}
 }
 

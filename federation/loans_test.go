@@ -518,7 +518,7 @@ func holdQuota(t *testing.T, choosing bool) {
 	}
 	var jobs []ares.JobID
 	var local []here
-	for round := range 8 {
+	for round := range 6 {
 		for range 3 {
 			jobs = append(jobs, h.submit(gpus(1+random.IntN(limit))))
 		}

@@ -25,11 +25,12 @@ func (s *Store) SetLoan(ctx context.Context, lead *Leadership, tenant string, lo
 }
 
 // ShareTenant writes what the hub decides about a tenant, and creates the tenant if this cluster has none of this name. The
-// field Shared of the argument names the hub and the version. An older version than the stored one, or one of another hub,
-// is refused with the code Fenced. A repeated call changes nothing.
+// field Shared of the argument names the hub and the version. An older version of the same hub than the stored one, or one of
+// another hub, is refused with the code Fenced. After a restore of the hub, its tenant may be older, and counts all the same. A
+// repeated call changes nothing.
 func (s *Store) ShareTenant(ctx context.Context, lead *Leadership, of ares.Tenant, now time.Time) error {
 	change := func(t *storepb.Tenant) error {
-		if was := t.GetShared(); was.GetVersion() > of.Shared.Version {
+		if was := t.GetShared(); was.GetHub() == of.Shared.Hub && was.GetVersion() > of.Shared.Version {
 			return ares.Errorf(ares.Fenced, "the version %d of tenant %s is older than the version %d that this cluster has", of.Shared.Version, of.ID, was.GetVersion())
 		}
 		t.Name, t.PriorityTier, t.MayPreempt = of.Name, string(of.PriorityTier), of.MayPreempt

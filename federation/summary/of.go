@@ -192,7 +192,7 @@ func (out *Summary) addJobs(s *engine.State, now time.Time) {
 			asks := j.Asks()
 			milli := int64(1000*asks.GPUs + asks.GPUMilli)
 			c.WaitingGPUMilli += milli
-			if milli > 0 && !run.IsHeld(j) {
+			if milli > 0 && mayStart(s, j, run, now) {
 				addWaiting(waiting, j, milli)
 			}
 		}
@@ -233,6 +233,30 @@ func quantiles(delays []time.Duration) (p50, p90 time.Duration) {
 	slices.Sort(delays)
 	rank := func(percent int) time.Duration { return delays[(len(delays)*percent+99)/100-1] }
 	return rank(50), rank(90)
+}
+
+// mayStart reports whether a waiting job could start now as far as its own conditions say. A later job must not move the tenant's
+// quota to this cluster before its time.
+func mayStart(s *engine.State, j *ares.Job, run *ares.Run, now time.Time) bool {
+	if run.IsHeld(j) || run != nil && run.NotBefore.After(now) {
+		return false
+	}
+	succeeded := func(id ares.JobID) bool {
+		r, ok := s.Run(id)
+		return ok && r.Phase == ares.Succeeded
+	}
+	if slices.ContainsFunc(j.After, func(id string) bool { return !succeeded(ares.JobID(id)) }) {
+		return false
+	}
+	c := j.Start
+	if c == nil {
+		return true
+	}
+	waits := func(d ares.Dependency) bool {
+		r, ok := s.Run(d.Job)
+		return d.Type != ares.Singleton && (!ok || !r.Phase.Final() && d.Type != ares.AfterStart)
+	}
+	return !c.Begin.After(now) && !slices.ContainsFunc(c.Dependencies, waits)
 }
 
 // addWaiting adds a waiting job to what the jobs of its tenant request.

@@ -141,6 +141,10 @@ func sharedTenant(t *testing.T, s *store.Store) {
 	}
 	refused(t, share("hub-1", 7, 9), ares.Fenced, "older than the version 8")
 	refused(t, share("hub-0", 9, 9), ares.Fenced, "greeted the hub hub-1 since")
+	memberOf(t, s, "hub-1 restored")
+	if err := share("hub-1 restored", 4, 3); err != nil { // its backup has an older record
+		t.Error(err)
+	}
 	now := tenantNow(t, s, of.ID)
 	if now.Weight != 3 || !now.CreatedAt.Equal(Noon) {
 		t.Errorf("the tenant is %+v", now)
