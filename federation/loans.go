@@ -172,16 +172,19 @@ func (t *term) loanInput() map[string]*tenantLoans {
 			of(tenant).cluster(cluster)
 		}
 	}
+	federated := map[string][]string{} // read first: the view must not be asked under the term's lock
 	t.mu.Lock()
 	for name := range t.clusters { // order-free: sets
-		c := t.clusters[name]
-		for _, id := range c.FederatedTenants {
+		federated[name] = t.clusters[name].FederatedTenants
+	}
+	t.mu.Unlock()
+	for name, tenants := range federated { // order-free: sets
+		for _, id := range tenants {
 			if t.view.Tenant(id) != nil {
 				of(id).cluster(name)
 			}
 		}
 	}
-	t.mu.Unlock()
 	t.Hub.mu.Lock()
 	grants := slices.Collect(maps.Values(t.grants))
 	t.Hub.mu.Unlock()
@@ -445,15 +448,14 @@ func (t *term) tellLoans(in *tenantLoans, clusters []loan.Cluster) {
 
 // mayTellOffer reports whether a member may be told of an offer. The member learns of the tenant first. A member that keeps loans
 // also learns its loan of a tenant with a limit: until then it would start the job within its own limits only. The caller holds
-// the term's lock.
-func (t *term) mayTellOffer(s *session, tenant string) bool {
-	of := t.view.Tenant(tenant)
+// the term's lock, so it has asked the view for the tenant before: the view is locked while it waits for the hub's other locks.
+func (t *term) mayTellOffer(s *session, of *ares.Tenant) bool {
 	t.shareWith(s, of)
 	if of == nil || of.Limits.GPUs >= ares.Unlimited || !s.info.GetKeepsLoans() {
 		return true
 	}
-	r, lent := t.lending.records[tenant][s.hello.Cluster]
-	return lent && !r.Fresh && s.lent[tenant].version > 0
+	r, lent := t.lending.records[of.ID][s.hello.Cluster]
+	return lent && !r.Fresh && s.lent[of.ID].version > 0
 }
 
 // holdOffer notes a job whose offer a member was not told, so that the next round looks at it again. The caller holds the term's
