@@ -9,6 +9,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/federation/grant"
 	"github.com/ares-scheduler/ares/federation/loan"
 	"github.com/ares-scheduler/ares/federation/summary"
 	"github.com/ares-scheduler/ares/store"
@@ -31,7 +32,8 @@ type lending struct {
 type toldLoan struct {
 	version int64
 	quota   int
-	at      time.Time
+	at      time.Time // the last time
+	first   time.Time // the first time, for this version
 }
 
 // A loanAnswer is an answer that waits for the next round.
@@ -310,7 +312,8 @@ func (t *term) shareWith(s *session, of *ares.Tenant) {
 
 // loanClusters returns the clusters between which the limit is divided, sorted by name. A connected cluster without a loan gets
 // its first one, which asks it what it uses. While such an answer is missing, the result `settled` is false: nothing may be
-// raised, because what these clusters use is not known.
+// raised, because what these clusters use is not known. A cluster that does not answer for as long as a silent one is not waited
+// for: it must not keep the tenant's jobs in all clusters from starting.
 func (t *term) loanClusters(ctx context.Context, in *tenantLoans) (out []loan.Cluster, settled bool, err error) {
 	settled = true
 	for _, name := range slices.Sorted(maps.Keys(in.clusters)) {
@@ -321,8 +324,11 @@ func (t *term) loanClusters(ctx context.Context, in *tenantLoans) (out []loan.Cl
 		keeps := open && s.info.GetKeepsLoans()
 		r, lent := t.lending.records[in.id][name]
 		lc := loan.Cluster{Name: name, Closed: c.Decided != store.ClusterReady, Loan: r.GPUs}
+		overdue := false
 		if open {
 			in.addSummary(&lc, s)
+			told := s.lent[in.id]
+			overdue = told.version == r.Revision && time.Since(told.first) >= grant.Missed*t.Heartbeat
 		}
 		t.mu.Unlock()
 		switch {
@@ -334,7 +340,7 @@ func (t *term) loanClusters(ctx context.Context, in *tenantLoans) (out []loan.Cl
 			t.lending.set(r)
 			lc.Fixed, settled = true, false
 		case keeps && r.Fresh:
-			lc.Fixed, settled = true, false
+			lc.Fixed, settled = true, settled && overdue
 		case keeps:
 		case lent: // a silent cluster keeps its loan
 			lc.Fixed = true
@@ -439,7 +445,12 @@ func (t *term) tellLoans(in *tenantLoans, clusters []loan.Cluster) {
 		if s.lent == nil {
 			s.lent = map[string]toldLoan{}
 		}
-		s.lent[in.id] = toldLoan{r.Revision, in.quota(), time.Now()}
+		now := time.Now()
+		next := toldLoan{version: r.Revision, quota: in.quota(), at: now, first: now}
+		if was.version == r.Revision {
+			next.first = was.first
+		}
+		s.lent[in.id] = next
 		s.out.put(&apipb.HubMessage{Body: &apipb.HubMessage_Loan{Loan: &apipb.LoanNotice{
 			TenantId: in.id, Version: r.Revision, Gpus: int32(r.Limit), Incarnation: s.hello.Incarnation, Hub: t.me, Lower: lower, Quota: int32(in.quota()),
 		}}})

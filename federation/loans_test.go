@@ -695,3 +695,44 @@ func TestUnreportedUse(t *testing.T) {
 	close(b.gate)
 	h.await(large, ares.Succeeded)
 }
+
+// noAnswers is a stream of the hub that loses the answers of cluster b about loans.
+type noAnswers struct {
+	grpc.ServerStream
+
+	cluster string
+}
+
+func (s *noAnswers) RecvMsg(m any) error {
+	for {
+		if err := s.ServerStream.RecvMsg(m); err != nil {
+			return err
+		}
+		got, is := m.(*apipb.MemberMessage)
+		if is && got.GetHello() != nil {
+			s.cluster = got.GetHello().GetCluster()
+		}
+		if !is || got.GetLoan() == nil || s.cluster != "b" {
+			return nil
+		}
+	}
+}
+
+// TestClusterDoesNotAnswer lets a cluster say nothing about its loans. The jobs of the other cluster must start all the same.
+func TestClusterDoesNotAnswer(t *testing.T) {
+	h := newHub(t, func(h *hub) {
+		h.options = append(h.options, grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			return handler(srv, &noAnswers{ServerStream: stream})
+		}))
+	})
+	h.limit(8)
+	a, b := newMember(t, h, "a"), newMember(t, h, "b")
+	defer explainLoans(h, a, b)
+	h.federate(b)
+	controltest.Await(t, h.view, "the question to b", func() bool { return h.loanOf(b).Fresh })
+	close(a.gate)
+	h.await(h.submit(gpus(8), inA), ares.Succeeded)
+	if l := h.loanOf(b); !l.Fresh || l.GPUs > 0 {
+		t.Errorf("b has the loan %+v without an answer", l)
+	}
+}
