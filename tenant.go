@@ -22,7 +22,12 @@ type Tenant struct {
 	GPUHours      int // budget in GPU hours per calendar month (UTC); 0 for none
 	LostAfterSecs int // default lost_after_seconds of its jobs, 0 for the general one
 	CreatedAt     time.Time
-	Revision      int64 // revision of its record; a change compares it
+	// Loan is what the hub lets the tenant use in this cluster. It is nil if the hub has lent nothing: the tenant is not one of
+	// the hub, or it never had a limit there.
+	Loan *Loan
+	// Shared is not nil if the hub of this cluster decides about the tenant.
+	Shared   *Shared
+	Revision int64 // revision of its record; a change compares it
 }
 
 // CheckWeight reports mistakes in a tenant's weight and in the bounds of the weight.
@@ -129,10 +134,12 @@ func (l Limits) Excess(u Use) (what string, used, limit int, over bool) {
 }
 
 // Admits returns an error if the job could never run, even without other jobs. Such a job exceeds the tenant's limits, or the highest
-// priority class that the tenant may use. A job that exceeds a limit only because other jobs are running is accepted and waits.
+// priority class that the tenant may use. A job that exceeds a limit only because other jobs are running is accepted and waits. So
+// is a job that exceeds the tenant's loan and not its whole quota at the hub.
 func (t Tenant) Admits(s Spec, current Use) error {
-	now := t.Limits.Respects(current)
-	for i, r := range t.Limits.Respects(s.Asks()) {
+	limits := t.WithinQuota().Limits
+	now := limits.Respects(current)
+	for i, r := range limits.Respects(s.Asks()) {
 		if r.Used > r.Limit {
 			return Errorf(QuotaExceeded, "quota exceeded for tenant %s: %s requested=%d, quota=%d, current=%d", t.ID, r.What, r.Used, r.Limit, now[i].Used)
 		}

@@ -63,8 +63,18 @@ type Tenant struct {
 	// Usage of the budget in this month, running jobs included. Absent without a
 	// budget. Not part of a request.
 	GpuHoursThisMonth *float64 `protobuf:"fixed64,19,opt,name=gpu_hours_this_month,json=gpuHoursThisMonth,proto3,oneof" json:"gpu_hours_this_month,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// At a hub: how many of max_gpus each cluster may use now. Not part of a request.
+	Loans []*TenantLoan `protobuf:"bytes,20,rep,name=loans,proto3" json:"loans,omitempty"`
+	// In a cluster of a hub: how many devices the hub lets the tenant use in this
+	// cluster, and how many in all clusters. Absent if the tenant has no limit at the
+	// hub. Not part of a request.
+	HubLoanGpus *int32 `protobuf:"varint,21,opt,name=hub_loan_gpus,json=hubLoanGpus,proto3,oneof" json:"hub_loan_gpus,omitempty"`
+	HubMaxGpus  *int32 `protobuf:"varint,22,opt,name=hub_max_gpus,json=hubMaxGpus,proto3,oneof" json:"hub_max_gpus,omitempty"`
+	// In a cluster of a hub: the hub decides about name, weight, priority_tier and
+	// preemption of this tenant. Not part of a request.
+	HubTenant     bool `protobuf:"varint,23,opt,name=hub_tenant,json=hubTenant,proto3" json:"hub_tenant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Tenant) Reset() {
@@ -230,6 +240,106 @@ func (x *Tenant) GetGpuHoursThisMonth() float64 {
 	return 0
 }
 
+func (x *Tenant) GetLoans() []*TenantLoan {
+	if x != nil {
+		return x.Loans
+	}
+	return nil
+}
+
+func (x *Tenant) GetHubLoanGpus() int32 {
+	if x != nil && x.HubLoanGpus != nil {
+		return *x.HubLoanGpus
+	}
+	return 0
+}
+
+func (x *Tenant) GetHubMaxGpus() int32 {
+	if x != nil && x.HubMaxGpus != nil {
+		return *x.HubMaxGpus
+	}
+	return 0
+}
+
+func (x *Tenant) GetHubTenant() bool {
+	if x != nil {
+		return x.HubTenant
+	}
+	return false
+}
+
+// TenantLoan is the part of a tenant's max_gpus that one cluster may use.
+type TenantLoan struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	TenantId string                 `protobuf:"bytes,1,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
+	Cluster  string                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// The most devices that the cluster may use now. Absent for no limit.
+	Gpus *int32 `protobuf:"varint,3,opt,name=gpus,proto3,oneof" json:"gpus,omitempty"`
+	// The limit that the cluster was told. It is smaller than gpus while the cluster
+	// still uses more. Absent for no limit.
+	Limit         *int32 `protobuf:"varint,4,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantLoan) Reset() {
+	*x = TenantLoan{}
+	mi := &file_apipb_cluster_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantLoan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantLoan) ProtoMessage() {}
+
+func (x *TenantLoan) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantLoan.ProtoReflect.Descriptor instead.
+func (*TenantLoan) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *TenantLoan) GetTenantId() string {
+	if x != nil {
+		return x.TenantId
+	}
+	return ""
+}
+
+func (x *TenantLoan) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *TenantLoan) GetGpus() int32 {
+	if x != nil && x.Gpus != nil {
+		return *x.Gpus
+	}
+	return 0
+}
+
+func (x *TenantLoan) GetLimit() int32 {
+	if x != nil && x.Limit != nil {
+		return *x.Limit
+	}
+	return 0
+}
+
 // Quota is the GPUs of a model guaranteed to a tenant or a queue, how many idle
 // GPUs of others it may borrow, and how many of its own it lends.
 type Quota struct {
@@ -247,7 +357,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_apipb_cluster_proto_msgTypes[1]
+	mi := &file_apipb_cluster_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -259,7 +369,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[1]
+	mi := &file_apipb_cluster_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -272,7 +382,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{1}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Quota) GetGpuModel() string {
@@ -318,7 +428,7 @@ type TenantUse struct {
 
 func (x *TenantUse) Reset() {
 	*x = TenantUse{}
-	mi := &file_apipb_cluster_proto_msgTypes[2]
+	mi := &file_apipb_cluster_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -330,7 +440,7 @@ func (x *TenantUse) String() string {
 func (*TenantUse) ProtoMessage() {}
 
 func (x *TenantUse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[2]
+	mi := &file_apipb_cluster_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -343,7 +453,7 @@ func (x *TenantUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantUse.ProtoReflect.Descriptor instead.
 func (*TenantUse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{2}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *TenantUse) GetGpus() int32 {
@@ -397,7 +507,7 @@ type CreateTenantRequest struct {
 
 func (x *CreateTenantRequest) Reset() {
 	*x = CreateTenantRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[3]
+	mi := &file_apipb_cluster_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -409,7 +519,7 @@ func (x *CreateTenantRequest) String() string {
 func (*CreateTenantRequest) ProtoMessage() {}
 
 func (x *CreateTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[3]
+	mi := &file_apipb_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -422,7 +532,7 @@ func (x *CreateTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTenantRequest.ProtoReflect.Descriptor instead.
 func (*CreateTenantRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{3}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CreateTenantRequest) GetTenant() *Tenant {
@@ -441,7 +551,7 @@ type CreateTenantResponse struct {
 
 func (x *CreateTenantResponse) Reset() {
 	*x = CreateTenantResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[4]
+	mi := &file_apipb_cluster_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -453,7 +563,7 @@ func (x *CreateTenantResponse) String() string {
 func (*CreateTenantResponse) ProtoMessage() {}
 
 func (x *CreateTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[4]
+	mi := &file_apipb_cluster_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -466,7 +576,7 @@ func (x *CreateTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTenantResponse.ProtoReflect.Descriptor instead.
 func (*CreateTenantResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{4}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CreateTenantResponse) GetTenant() *Tenant {
@@ -485,7 +595,7 @@ type GetTenantRequest struct {
 
 func (x *GetTenantRequest) Reset() {
 	*x = GetTenantRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[5]
+	mi := &file_apipb_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -497,7 +607,7 @@ func (x *GetTenantRequest) String() string {
 func (*GetTenantRequest) ProtoMessage() {}
 
 func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[5]
+	mi := &file_apipb_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -510,7 +620,7 @@ func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantRequest.ProtoReflect.Descriptor instead.
 func (*GetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{5}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetTenantRequest) GetTenantId() string {
@@ -529,7 +639,7 @@ type GetTenantResponse struct {
 
 func (x *GetTenantResponse) Reset() {
 	*x = GetTenantResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[6]
+	mi := &file_apipb_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -541,7 +651,7 @@ func (x *GetTenantResponse) String() string {
 func (*GetTenantResponse) ProtoMessage() {}
 
 func (x *GetTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[6]
+	mi := &file_apipb_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -554,7 +664,7 @@ func (x *GetTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantResponse.ProtoReflect.Descriptor instead.
 func (*GetTenantResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{6}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetTenantResponse) GetTenant() *Tenant {
@@ -575,7 +685,7 @@ type ListTenantsRequest struct {
 
 func (x *ListTenantsRequest) Reset() {
 	*x = ListTenantsRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[7]
+	mi := &file_apipb_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -587,7 +697,7 @@ func (x *ListTenantsRequest) String() string {
 func (*ListTenantsRequest) ProtoMessage() {}
 
 func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[7]
+	mi := &file_apipb_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -600,7 +710,7 @@ func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsRequest.ProtoReflect.Descriptor instead.
 func (*ListTenantsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{7}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListTenantsRequest) GetPageSize() int32 {
@@ -629,7 +739,7 @@ type ListTenantsResponse struct {
 
 func (x *ListTenantsResponse) Reset() {
 	*x = ListTenantsResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[8]
+	mi := &file_apipb_cluster_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -641,7 +751,7 @@ func (x *ListTenantsResponse) String() string {
 func (*ListTenantsResponse) ProtoMessage() {}
 
 func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[8]
+	mi := &file_apipb_cluster_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -654,7 +764,7 @@ func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsResponse.ProtoReflect.Descriptor instead.
 func (*ListTenantsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{8}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListTenantsResponse) GetTenants() []*Tenant {
@@ -695,7 +805,7 @@ type UpdateTenantRequest struct {
 
 func (x *UpdateTenantRequest) Reset() {
 	*x = UpdateTenantRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[9]
+	mi := &file_apipb_cluster_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +817,7 @@ func (x *UpdateTenantRequest) String() string {
 func (*UpdateTenantRequest) ProtoMessage() {}
 
 func (x *UpdateTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[9]
+	mi := &file_apipb_cluster_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +830,7 @@ func (x *UpdateTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTenantRequest.ProtoReflect.Descriptor instead.
 func (*UpdateTenantRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{9}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UpdateTenantRequest) GetTenantId() string {
@@ -760,7 +870,7 @@ type UpdateTenantResponse struct {
 
 func (x *UpdateTenantResponse) Reset() {
 	*x = UpdateTenantResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[10]
+	mi := &file_apipb_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +882,7 @@ func (x *UpdateTenantResponse) String() string {
 func (*UpdateTenantResponse) ProtoMessage() {}
 
 func (x *UpdateTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[10]
+	mi := &file_apipb_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +895,7 @@ func (x *UpdateTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTenantResponse.ProtoReflect.Descriptor instead.
 func (*UpdateTenantResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{10}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *UpdateTenantResponse) GetTenant() *Tenant {
@@ -804,7 +914,7 @@ type DeleteTenantRequest struct {
 
 func (x *DeleteTenantRequest) Reset() {
 	*x = DeleteTenantRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[11]
+	mi := &file_apipb_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -816,7 +926,7 @@ func (x *DeleteTenantRequest) String() string {
 func (*DeleteTenantRequest) ProtoMessage() {}
 
 func (x *DeleteTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[11]
+	mi := &file_apipb_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -829,7 +939,7 @@ func (x *DeleteTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTenantRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTenantRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{11}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteTenantRequest) GetTenantId() string {
@@ -848,7 +958,7 @@ type DeleteTenantResponse struct {
 
 func (x *DeleteTenantResponse) Reset() {
 	*x = DeleteTenantResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[12]
+	mi := &file_apipb_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -860,7 +970,7 @@ func (x *DeleteTenantResponse) String() string {
 func (*DeleteTenantResponse) ProtoMessage() {}
 
 func (x *DeleteTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[12]
+	mi := &file_apipb_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -873,7 +983,7 @@ func (x *DeleteTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTenantResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTenantResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{12}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeleteTenantResponse) GetMessage() string {
@@ -934,7 +1044,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_apipb_cluster_proto_msgTypes[13]
+	mi := &file_apipb_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -946,7 +1056,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[13]
+	mi := &file_apipb_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -959,7 +1069,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{13}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Node) GetNodeId() string {
@@ -1179,7 +1289,7 @@ type NodeScore struct {
 
 func (x *NodeScore) Reset() {
 	*x = NodeScore{}
-	mi := &file_apipb_cluster_proto_msgTypes[14]
+	mi := &file_apipb_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1301,7 @@ func (x *NodeScore) String() string {
 func (*NodeScore) ProtoMessage() {}
 
 func (x *NodeScore) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[14]
+	mi := &file_apipb_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1314,7 @@ func (x *NodeScore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeScore.ProtoReflect.Descriptor instead.
 func (*NodeScore) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{14}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *NodeScore) GetScore() int32 {
@@ -1294,7 +1404,7 @@ type NodeDrain struct {
 
 func (x *NodeDrain) Reset() {
 	*x = NodeDrain{}
-	mi := &file_apipb_cluster_proto_msgTypes[15]
+	mi := &file_apipb_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1416,7 @@ func (x *NodeDrain) String() string {
 func (*NodeDrain) ProtoMessage() {}
 
 func (x *NodeDrain) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[15]
+	mi := &file_apipb_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1429,7 @@ func (x *NodeDrain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDrain.ProtoReflect.Descriptor instead.
 func (*NodeDrain) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{15}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *NodeDrain) GetSince() *timestamppb.Timestamp {
@@ -1364,7 +1474,7 @@ type NumaNode struct {
 
 func (x *NumaNode) Reset() {
 	*x = NumaNode{}
-	mi := &file_apipb_cluster_proto_msgTypes[16]
+	mi := &file_apipb_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +1486,7 @@ func (x *NumaNode) String() string {
 func (*NumaNode) ProtoMessage() {}
 
 func (x *NumaNode) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[16]
+	mi := &file_apipb_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +1499,7 @@ func (x *NumaNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NumaNode.ProtoReflect.Descriptor instead.
 func (*NumaNode) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{16}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *NumaNode) GetId() int32 {
@@ -1433,7 +1543,7 @@ type Taint struct {
 
 func (x *Taint) Reset() {
 	*x = Taint{}
-	mi := &file_apipb_cluster_proto_msgTypes[17]
+	mi := &file_apipb_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1555,7 @@ func (x *Taint) String() string {
 func (*Taint) ProtoMessage() {}
 
 func (x *Taint) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[17]
+	mi := &file_apipb_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +1568,7 @@ func (x *Taint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Taint.ProtoReflect.Descriptor instead.
 func (*Taint) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{17}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Taint) GetKey() string {
@@ -1492,7 +1602,7 @@ type LinkRow struct {
 
 func (x *LinkRow) Reset() {
 	*x = LinkRow{}
-	mi := &file_apipb_cluster_proto_msgTypes[18]
+	mi := &file_apipb_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +1614,7 @@ func (x *LinkRow) String() string {
 func (*LinkRow) ProtoMessage() {}
 
 func (x *LinkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[18]
+	mi := &file_apipb_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +1627,7 @@ func (x *LinkRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkRow.ProtoReflect.Descriptor instead.
 func (*LinkRow) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{18}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LinkRow) GetTo() []string {
@@ -1552,7 +1662,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_apipb_cluster_proto_msgTypes[19]
+	mi := &file_apipb_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1674,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[19]
+	mi := &file_apipb_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1687,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{19}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Device) GetIndex() int32 {
@@ -1682,7 +1792,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[20]
+	mi := &file_apipb_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +1804,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[20]
+	mi := &file_apipb_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +1817,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{20}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListNodesRequest) GetPageSize() int32 {
@@ -1737,7 +1847,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[21]
+	mi := &file_apipb_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +1859,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[21]
+	mi := &file_apipb_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +1872,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{21}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -1802,7 +1912,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[22]
+	mi := &file_apipb_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1814,7 +1924,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[22]
+	mi := &file_apipb_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +1937,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{22}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetNodeRequest) GetNodeId() string {
@@ -1846,7 +1956,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[23]
+	mi := &file_apipb_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1858,7 +1968,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[23]
+	mi := &file_apipb_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1871,7 +1981,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{23}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetNodeResponse) GetNode() *Node {
@@ -1891,7 +2001,7 @@ type CordonNodeRequest struct {
 
 func (x *CordonNodeRequest) Reset() {
 	*x = CordonNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[24]
+	mi := &file_apipb_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1903,7 +2013,7 @@ func (x *CordonNodeRequest) String() string {
 func (*CordonNodeRequest) ProtoMessage() {}
 
 func (x *CordonNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[24]
+	mi := &file_apipb_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1916,7 +2026,7 @@ func (x *CordonNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonNodeRequest.ProtoReflect.Descriptor instead.
 func (*CordonNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{24}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CordonNodeRequest) GetNodeId() string {
@@ -1942,7 +2052,7 @@ type CordonNodeResponse struct {
 
 func (x *CordonNodeResponse) Reset() {
 	*x = CordonNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[25]
+	mi := &file_apipb_cluster_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1954,7 +2064,7 @@ func (x *CordonNodeResponse) String() string {
 func (*CordonNodeResponse) ProtoMessage() {}
 
 func (x *CordonNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[25]
+	mi := &file_apipb_cluster_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1967,7 +2077,7 @@ func (x *CordonNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonNodeResponse.ProtoReflect.Descriptor instead.
 func (*CordonNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{25}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CordonNodeResponse) GetNode() *Node {
@@ -1986,7 +2096,7 @@ type UncordonNodeRequest struct {
 
 func (x *UncordonNodeRequest) Reset() {
 	*x = UncordonNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[26]
+	mi := &file_apipb_cluster_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1998,7 +2108,7 @@ func (x *UncordonNodeRequest) String() string {
 func (*UncordonNodeRequest) ProtoMessage() {}
 
 func (x *UncordonNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[26]
+	mi := &file_apipb_cluster_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2011,7 +2121,7 @@ func (x *UncordonNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonNodeRequest.ProtoReflect.Descriptor instead.
 func (*UncordonNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{26}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *UncordonNodeRequest) GetNodeId() string {
@@ -2030,7 +2140,7 @@ type UncordonNodeResponse struct {
 
 func (x *UncordonNodeResponse) Reset() {
 	*x = UncordonNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[27]
+	mi := &file_apipb_cluster_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +2152,7 @@ func (x *UncordonNodeResponse) String() string {
 func (*UncordonNodeResponse) ProtoMessage() {}
 
 func (x *UncordonNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[27]
+	mi := &file_apipb_cluster_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2055,7 +2165,7 @@ func (x *UncordonNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonNodeResponse.ProtoReflect.Descriptor instead.
 func (*UncordonNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{27}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *UncordonNodeResponse) GetNode() *Node {
@@ -2077,7 +2187,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[28]
+	mi := &file_apipb_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2089,7 +2199,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[28]
+	mi := &file_apipb_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2102,7 +2212,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{28}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DrainNodeRequest) GetNodeId() string {
@@ -2135,7 +2245,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[29]
+	mi := &file_apipb_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2147,7 +2257,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[29]
+	mi := &file_apipb_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2160,7 +2270,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{29}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -2182,7 +2292,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[30]
+	mi := &file_apipb_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2194,7 +2304,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[30]
+	mi := &file_apipb_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2207,7 +2317,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{30}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RemoveNodeRequest) GetNodeId() string {
@@ -2234,7 +2344,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[31]
+	mi := &file_apipb_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2246,7 +2356,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[31]
+	mi := &file_apipb_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2259,7 +2369,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{31}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RemoveNodeResponse) GetSeats() int32 {
@@ -2277,7 +2387,7 @@ type GetClusterStatusRequest struct {
 
 func (x *GetClusterStatusRequest) Reset() {
 	*x = GetClusterStatusRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[32]
+	mi := &file_apipb_cluster_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2289,7 +2399,7 @@ func (x *GetClusterStatusRequest) String() string {
 func (*GetClusterStatusRequest) ProtoMessage() {}
 
 func (x *GetClusterStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[32]
+	mi := &file_apipb_cluster_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2302,7 +2412,7 @@ func (x *GetClusterStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterStatusRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{32}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{33}
 }
 
 type GetClusterStatusResponse struct {
@@ -2333,7 +2443,7 @@ type GetClusterStatusResponse struct {
 
 func (x *GetClusterStatusResponse) Reset() {
 	*x = GetClusterStatusResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[33]
+	mi := &file_apipb_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2345,7 +2455,7 @@ func (x *GetClusterStatusResponse) String() string {
 func (*GetClusterStatusResponse) ProtoMessage() {}
 
 func (x *GetClusterStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[33]
+	mi := &file_apipb_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2358,7 +2468,7 @@ func (x *GetClusterStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterStatusResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{33}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetClusterStatusResponse) GetTotalNodes() int32 {
@@ -2474,7 +2584,7 @@ type GetServerStatusRequest struct {
 
 func (x *GetServerStatusRequest) Reset() {
 	*x = GetServerStatusRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[34]
+	mi := &file_apipb_cluster_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2486,7 +2596,7 @@ func (x *GetServerStatusRequest) String() string {
 func (*GetServerStatusRequest) ProtoMessage() {}
 
 func (x *GetServerStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[34]
+	mi := &file_apipb_cluster_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2499,7 +2609,7 @@ func (x *GetServerStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetServerStatusRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{34}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{35}
 }
 
 type GetServerStatusResponse struct {
@@ -2535,7 +2645,7 @@ type GetServerStatusResponse struct {
 
 func (x *GetServerStatusResponse) Reset() {
 	*x = GetServerStatusResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[35]
+	mi := &file_apipb_cluster_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2547,7 +2657,7 @@ func (x *GetServerStatusResponse) String() string {
 func (*GetServerStatusResponse) ProtoMessage() {}
 
 func (x *GetServerStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[35]
+	mi := &file_apipb_cluster_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2560,7 +2670,7 @@ func (x *GetServerStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetServerStatusResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{35}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetServerStatusResponse) GetServer() string {
@@ -2688,7 +2798,7 @@ type StoreMember struct {
 
 func (x *StoreMember) Reset() {
 	*x = StoreMember{}
-	mi := &file_apipb_cluster_proto_msgTypes[36]
+	mi := &file_apipb_cluster_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2700,7 +2810,7 @@ func (x *StoreMember) String() string {
 func (*StoreMember) ProtoMessage() {}
 
 func (x *StoreMember) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[36]
+	mi := &file_apipb_cluster_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2713,7 +2823,7 @@ func (x *StoreMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreMember.ProtoReflect.Descriptor instead.
 func (*StoreMember) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{36}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *StoreMember) GetEndpoint() string {
@@ -2780,7 +2890,7 @@ type GetHealthRequest struct {
 
 func (x *GetHealthRequest) Reset() {
 	*x = GetHealthRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[37]
+	mi := &file_apipb_cluster_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2792,7 +2902,7 @@ func (x *GetHealthRequest) String() string {
 func (*GetHealthRequest) ProtoMessage() {}
 
 func (x *GetHealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[37]
+	mi := &file_apipb_cluster_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2805,7 +2915,7 @@ func (x *GetHealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthRequest.ProtoReflect.Descriptor instead.
 func (*GetHealthRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{37}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{38}
 }
 
 type GetHealthResponse struct {
@@ -2817,7 +2927,7 @@ type GetHealthResponse struct {
 
 func (x *GetHealthResponse) Reset() {
 	*x = GetHealthResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[38]
+	mi := &file_apipb_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2829,7 +2939,7 @@ func (x *GetHealthResponse) String() string {
 func (*GetHealthResponse) ProtoMessage() {}
 
 func (x *GetHealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[38]
+	mi := &file_apipb_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2842,7 +2952,7 @@ func (x *GetHealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthResponse.ProtoReflect.Descriptor instead.
 func (*GetHealthResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{38}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetHealthResponse) GetStatus() string {
@@ -2860,7 +2970,7 @@ type GetReadyRequest struct {
 
 func (x *GetReadyRequest) Reset() {
 	*x = GetReadyRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[39]
+	mi := &file_apipb_cluster_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2872,7 +2982,7 @@ func (x *GetReadyRequest) String() string {
 func (*GetReadyRequest) ProtoMessage() {}
 
 func (x *GetReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[39]
+	mi := &file_apipb_cluster_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2885,7 +2995,7 @@ func (x *GetReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReadyRequest.ProtoReflect.Descriptor instead.
 func (*GetReadyRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{39}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{40}
 }
 
 type GetReadyResponse struct {
@@ -2897,7 +3007,7 @@ type GetReadyResponse struct {
 
 func (x *GetReadyResponse) Reset() {
 	*x = GetReadyResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[40]
+	mi := &file_apipb_cluster_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2909,7 +3019,7 @@ func (x *GetReadyResponse) String() string {
 func (*GetReadyResponse) ProtoMessage() {}
 
 func (x *GetReadyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[40]
+	mi := &file_apipb_cluster_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2922,7 +3032,7 @@ func (x *GetReadyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReadyResponse.ProtoReflect.Descriptor instead.
 func (*GetReadyResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{40}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetReadyResponse) GetStatus() string {
@@ -2944,7 +3054,7 @@ type WatchEventsRequest struct {
 
 func (x *WatchEventsRequest) Reset() {
 	*x = WatchEventsRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[41]
+	mi := &file_apipb_cluster_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2956,7 +3066,7 @@ func (x *WatchEventsRequest) String() string {
 func (*WatchEventsRequest) ProtoMessage() {}
 
 func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[41]
+	mi := &file_apipb_cluster_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2969,7 +3079,7 @@ func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{41}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WatchEventsRequest) GetRevision() string {
@@ -3013,7 +3123,7 @@ type WatchEventsResponse struct {
 
 func (x *WatchEventsResponse) Reset() {
 	*x = WatchEventsResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[42]
+	mi := &file_apipb_cluster_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3025,7 +3135,7 @@ func (x *WatchEventsResponse) String() string {
 func (*WatchEventsResponse) ProtoMessage() {}
 
 func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[42]
+	mi := &file_apipb_cluster_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3038,7 +3148,7 @@ func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsResponse.ProtoReflect.Descriptor instead.
 func (*WatchEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{42}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WatchEventsResponse) GetRevision() string {
@@ -3123,7 +3233,7 @@ type DumpStoreRequest struct {
 
 func (x *DumpStoreRequest) Reset() {
 	*x = DumpStoreRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[43]
+	mi := &file_apipb_cluster_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3135,7 +3245,7 @@ func (x *DumpStoreRequest) String() string {
 func (*DumpStoreRequest) ProtoMessage() {}
 
 func (x *DumpStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[43]
+	mi := &file_apipb_cluster_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3148,7 +3258,7 @@ func (x *DumpStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpStoreRequest.ProtoReflect.Descriptor instead.
 func (*DumpStoreRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{43}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DumpStoreRequest) GetPrefix() string {
@@ -3173,7 +3283,7 @@ type BackupStoreRequest struct {
 
 func (x *BackupStoreRequest) Reset() {
 	*x = BackupStoreRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[44]
+	mi := &file_apipb_cluster_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3185,7 +3295,7 @@ func (x *BackupStoreRequest) String() string {
 func (*BackupStoreRequest) ProtoMessage() {}
 
 func (x *BackupStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[44]
+	mi := &file_apipb_cluster_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3198,7 +3308,7 @@ func (x *BackupStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStoreRequest.ProtoReflect.Descriptor instead.
 func (*BackupStoreRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{44}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{45}
 }
 
 type BackupStoreResponse struct {
@@ -3210,7 +3320,7 @@ type BackupStoreResponse struct {
 
 func (x *BackupStoreResponse) Reset() {
 	*x = BackupStoreResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[45]
+	mi := &file_apipb_cluster_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3222,7 +3332,7 @@ func (x *BackupStoreResponse) String() string {
 func (*BackupStoreResponse) ProtoMessage() {}
 
 func (x *BackupStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[45]
+	mi := &file_apipb_cluster_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3235,7 +3345,7 @@ func (x *BackupStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStoreResponse.ProtoReflect.Descriptor instead.
 func (*BackupStoreResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{45}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *BackupStoreResponse) GetData() []byte {
@@ -3253,7 +3363,7 @@ type RecordStateRequest struct {
 
 func (x *RecordStateRequest) Reset() {
 	*x = RecordStateRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[46]
+	mi := &file_apipb_cluster_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3265,7 +3375,7 @@ func (x *RecordStateRequest) String() string {
 func (*RecordStateRequest) ProtoMessage() {}
 
 func (x *RecordStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[46]
+	mi := &file_apipb_cluster_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3278,7 +3388,7 @@ func (x *RecordStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStateRequest.ProtoReflect.Descriptor instead.
 func (*RecordStateRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{46}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{47}
 }
 
 type RecordStateResponse struct {
@@ -3290,7 +3400,7 @@ type RecordStateResponse struct {
 
 func (x *RecordStateResponse) Reset() {
 	*x = RecordStateResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[47]
+	mi := &file_apipb_cluster_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3302,7 +3412,7 @@ func (x *RecordStateResponse) String() string {
 func (*RecordStateResponse) ProtoMessage() {}
 
 func (x *RecordStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[47]
+	mi := &file_apipb_cluster_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3315,7 +3425,7 @@ func (x *RecordStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStateResponse.ProtoReflect.Descriptor instead.
 func (*RecordStateResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{47}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RecordStateResponse) GetData() []byte {
@@ -3339,7 +3449,7 @@ type DumpStoreResponse struct {
 
 func (x *DumpStoreResponse) Reset() {
 	*x = DumpStoreResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[48]
+	mi := &file_apipb_cluster_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3351,7 +3461,7 @@ func (x *DumpStoreResponse) String() string {
 func (*DumpStoreResponse) ProtoMessage() {}
 
 func (x *DumpStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[48]
+	mi := &file_apipb_cluster_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3364,7 +3474,7 @@ func (x *DumpStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpStoreResponse.ProtoReflect.Descriptor instead.
 func (*DumpStoreResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{48}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DumpStoreResponse) GetKey() string {
@@ -3406,7 +3516,8 @@ var File_apipb_cluster_proto protoreflect.FileDescriptor
 
 const file_apipb_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x17apipb/reservation.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9f\t\n" +
+	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x17apipb/reservation.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdc\n" +
+	"\n" +
 	"\x06Tenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1e\n" +
@@ -3429,7 +3540,13 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"R\x10gpuHoursPerMonth\x88\x01\x01\x126\n" +
 	"\x15fair_share_weight_min\x18\x11 \x01(\x01H\vR\x12fairShareWeightMin\x88\x01\x01\x126\n" +
 	"\x15fair_share_weight_max\x18\x12 \x01(\x01H\fR\x12fairShareWeightMax\x88\x01\x01\x124\n" +
-	"\x14gpu_hours_this_month\x18\x13 \x01(\x01H\rR\x11gpuHoursThisMonth\x88\x01\x01B\v\n" +
+	"\x14gpu_hours_this_month\x18\x13 \x01(\x01H\rR\x11gpuHoursThisMonth\x88\x01\x01\x12)\n" +
+	"\x05loans\x18\x14 \x03(\v2\x13.ares.v1.TenantLoanR\x05loans\x12'\n" +
+	"\rhub_loan_gpus\x18\x15 \x01(\x05H\x0eR\vhubLoanGpus\x88\x01\x01\x12%\n" +
+	"\fhub_max_gpus\x18\x16 \x01(\x05H\x0fR\n" +
+	"hubMaxGpus\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"hub_tenant\x18\x17 \x01(\bR\thubTenantB\v\n" +
 	"\t_max_gpusB\x14\n" +
 	"\x12_max_gpu_memory_mbB\x10\n" +
 	"\x0e_max_cpu_coresB\x10\n" +
@@ -3443,7 +3560,17 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x14_gpu_hours_per_monthB\x18\n" +
 	"\x16_fair_share_weight_minB\x18\n" +
 	"\x16_fair_share_weight_maxB\x17\n" +
-	"\x15_gpu_hours_this_month\"\xc5\x01\n" +
+	"\x15_gpu_hours_this_monthB\x10\n" +
+	"\x0e_hub_loan_gpusB\x0f\n" +
+	"\r_hub_max_gpus\"\x8a\x01\n" +
+	"\n" +
+	"TenantLoan\x12\x1b\n" +
+	"\ttenant_id\x18\x01 \x01(\tR\btenantId\x12\x18\n" +
+	"\acluster\x18\x02 \x01(\tR\acluster\x12\x17\n" +
+	"\x04gpus\x18\x03 \x01(\x05H\x00R\x04gpus\x88\x01\x01\x12\x19\n" +
+	"\x05limit\x18\x04 \x01(\x05H\x01R\x05limit\x88\x01\x01B\a\n" +
+	"\x05_gpusB\b\n" +
+	"\x06_limit\"\xc5\x01\n" +
 	"\x05Quota\x12\x1b\n" +
 	"\tgpu_model\x18\x01 \x01(\tR\bgpuModel\x12!\n" +
 	"\fnominal_gpus\x18\x02 \x01(\x05R\vnominalGpus\x12,\n" +
@@ -3731,137 +3858,139 @@ func file_apipb_cluster_proto_rawDescGZIP() []byte {
 	return file_apipb_cluster_proto_rawDescData
 }
 
-var file_apipb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_apipb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_apipb_cluster_proto_goTypes = []any{
 	(*Tenant)(nil),                   // 0: ares.v1.Tenant
-	(*Quota)(nil),                    // 1: ares.v1.Quota
-	(*TenantUse)(nil),                // 2: ares.v1.TenantUse
-	(*CreateTenantRequest)(nil),      // 3: ares.v1.CreateTenantRequest
-	(*CreateTenantResponse)(nil),     // 4: ares.v1.CreateTenantResponse
-	(*GetTenantRequest)(nil),         // 5: ares.v1.GetTenantRequest
-	(*GetTenantResponse)(nil),        // 6: ares.v1.GetTenantResponse
-	(*ListTenantsRequest)(nil),       // 7: ares.v1.ListTenantsRequest
-	(*ListTenantsResponse)(nil),      // 8: ares.v1.ListTenantsResponse
-	(*UpdateTenantRequest)(nil),      // 9: ares.v1.UpdateTenantRequest
-	(*UpdateTenantResponse)(nil),     // 10: ares.v1.UpdateTenantResponse
-	(*DeleteTenantRequest)(nil),      // 11: ares.v1.DeleteTenantRequest
-	(*DeleteTenantResponse)(nil),     // 12: ares.v1.DeleteTenantResponse
-	(*Node)(nil),                     // 13: ares.v1.Node
-	(*NodeScore)(nil),                // 14: ares.v1.NodeScore
-	(*NodeDrain)(nil),                // 15: ares.v1.NodeDrain
-	(*NumaNode)(nil),                 // 16: ares.v1.NumaNode
-	(*Taint)(nil),                    // 17: ares.v1.Taint
-	(*LinkRow)(nil),                  // 18: ares.v1.LinkRow
-	(*Device)(nil),                   // 19: ares.v1.Device
-	(*ListNodesRequest)(nil),         // 20: ares.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),        // 21: ares.v1.ListNodesResponse
-	(*GetNodeRequest)(nil),           // 22: ares.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),          // 23: ares.v1.GetNodeResponse
-	(*CordonNodeRequest)(nil),        // 24: ares.v1.CordonNodeRequest
-	(*CordonNodeResponse)(nil),       // 25: ares.v1.CordonNodeResponse
-	(*UncordonNodeRequest)(nil),      // 26: ares.v1.UncordonNodeRequest
-	(*UncordonNodeResponse)(nil),     // 27: ares.v1.UncordonNodeResponse
-	(*DrainNodeRequest)(nil),         // 28: ares.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),        // 29: ares.v1.DrainNodeResponse
-	(*RemoveNodeRequest)(nil),        // 30: ares.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),       // 31: ares.v1.RemoveNodeResponse
-	(*GetClusterStatusRequest)(nil),  // 32: ares.v1.GetClusterStatusRequest
-	(*GetClusterStatusResponse)(nil), // 33: ares.v1.GetClusterStatusResponse
-	(*GetServerStatusRequest)(nil),   // 34: ares.v1.GetServerStatusRequest
-	(*GetServerStatusResponse)(nil),  // 35: ares.v1.GetServerStatusResponse
-	(*StoreMember)(nil),              // 36: ares.v1.StoreMember
-	(*GetHealthRequest)(nil),         // 37: ares.v1.GetHealthRequest
-	(*GetHealthResponse)(nil),        // 38: ares.v1.GetHealthResponse
-	(*GetReadyRequest)(nil),          // 39: ares.v1.GetReadyRequest
-	(*GetReadyResponse)(nil),         // 40: ares.v1.GetReadyResponse
-	(*WatchEventsRequest)(nil),       // 41: ares.v1.WatchEventsRequest
-	(*WatchEventsResponse)(nil),      // 42: ares.v1.WatchEventsResponse
-	(*DumpStoreRequest)(nil),         // 43: ares.v1.DumpStoreRequest
-	(*BackupStoreRequest)(nil),       // 44: ares.v1.BackupStoreRequest
-	(*BackupStoreResponse)(nil),      // 45: ares.v1.BackupStoreResponse
-	(*RecordStateRequest)(nil),       // 46: ares.v1.RecordStateRequest
-	(*RecordStateResponse)(nil),      // 47: ares.v1.RecordStateResponse
-	(*DumpStoreResponse)(nil),        // 48: ares.v1.DumpStoreResponse
-	nil,                              // 49: ares.v1.Node.LabelsEntry
-	nil,                              // 50: ares.v1.GetClusterStatusResponse.JobsEntry
-	(*timestamppb.Timestamp)(nil),    // 51: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),    // 52: google.protobuf.FieldMask
-	(*Reservation)(nil),              // 53: ares.v1.Reservation
+	(*TenantLoan)(nil),               // 1: ares.v1.TenantLoan
+	(*Quota)(nil),                    // 2: ares.v1.Quota
+	(*TenantUse)(nil),                // 3: ares.v1.TenantUse
+	(*CreateTenantRequest)(nil),      // 4: ares.v1.CreateTenantRequest
+	(*CreateTenantResponse)(nil),     // 5: ares.v1.CreateTenantResponse
+	(*GetTenantRequest)(nil),         // 6: ares.v1.GetTenantRequest
+	(*GetTenantResponse)(nil),        // 7: ares.v1.GetTenantResponse
+	(*ListTenantsRequest)(nil),       // 8: ares.v1.ListTenantsRequest
+	(*ListTenantsResponse)(nil),      // 9: ares.v1.ListTenantsResponse
+	(*UpdateTenantRequest)(nil),      // 10: ares.v1.UpdateTenantRequest
+	(*UpdateTenantResponse)(nil),     // 11: ares.v1.UpdateTenantResponse
+	(*DeleteTenantRequest)(nil),      // 12: ares.v1.DeleteTenantRequest
+	(*DeleteTenantResponse)(nil),     // 13: ares.v1.DeleteTenantResponse
+	(*Node)(nil),                     // 14: ares.v1.Node
+	(*NodeScore)(nil),                // 15: ares.v1.NodeScore
+	(*NodeDrain)(nil),                // 16: ares.v1.NodeDrain
+	(*NumaNode)(nil),                 // 17: ares.v1.NumaNode
+	(*Taint)(nil),                    // 18: ares.v1.Taint
+	(*LinkRow)(nil),                  // 19: ares.v1.LinkRow
+	(*Device)(nil),                   // 20: ares.v1.Device
+	(*ListNodesRequest)(nil),         // 21: ares.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),        // 22: ares.v1.ListNodesResponse
+	(*GetNodeRequest)(nil),           // 23: ares.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),          // 24: ares.v1.GetNodeResponse
+	(*CordonNodeRequest)(nil),        // 25: ares.v1.CordonNodeRequest
+	(*CordonNodeResponse)(nil),       // 26: ares.v1.CordonNodeResponse
+	(*UncordonNodeRequest)(nil),      // 27: ares.v1.UncordonNodeRequest
+	(*UncordonNodeResponse)(nil),     // 28: ares.v1.UncordonNodeResponse
+	(*DrainNodeRequest)(nil),         // 29: ares.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),        // 30: ares.v1.DrainNodeResponse
+	(*RemoveNodeRequest)(nil),        // 31: ares.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),       // 32: ares.v1.RemoveNodeResponse
+	(*GetClusterStatusRequest)(nil),  // 33: ares.v1.GetClusterStatusRequest
+	(*GetClusterStatusResponse)(nil), // 34: ares.v1.GetClusterStatusResponse
+	(*GetServerStatusRequest)(nil),   // 35: ares.v1.GetServerStatusRequest
+	(*GetServerStatusResponse)(nil),  // 36: ares.v1.GetServerStatusResponse
+	(*StoreMember)(nil),              // 37: ares.v1.StoreMember
+	(*GetHealthRequest)(nil),         // 38: ares.v1.GetHealthRequest
+	(*GetHealthResponse)(nil),        // 39: ares.v1.GetHealthResponse
+	(*GetReadyRequest)(nil),          // 40: ares.v1.GetReadyRequest
+	(*GetReadyResponse)(nil),         // 41: ares.v1.GetReadyResponse
+	(*WatchEventsRequest)(nil),       // 42: ares.v1.WatchEventsRequest
+	(*WatchEventsResponse)(nil),      // 43: ares.v1.WatchEventsResponse
+	(*DumpStoreRequest)(nil),         // 44: ares.v1.DumpStoreRequest
+	(*BackupStoreRequest)(nil),       // 45: ares.v1.BackupStoreRequest
+	(*BackupStoreResponse)(nil),      // 46: ares.v1.BackupStoreResponse
+	(*RecordStateRequest)(nil),       // 47: ares.v1.RecordStateRequest
+	(*RecordStateResponse)(nil),      // 48: ares.v1.RecordStateResponse
+	(*DumpStoreResponse)(nil),        // 49: ares.v1.DumpStoreResponse
+	nil,                              // 50: ares.v1.Node.LabelsEntry
+	nil,                              // 51: ares.v1.GetClusterStatusResponse.JobsEntry
+	(*timestamppb.Timestamp)(nil),    // 52: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),    // 53: google.protobuf.FieldMask
+	(*Reservation)(nil),              // 54: ares.v1.Reservation
 }
 var file_apipb_cluster_proto_depIdxs = []int32{
-	51, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
-	2,  // 1: ares.v1.Tenant.current:type_name -> ares.v1.TenantUse
-	1,  // 2: ares.v1.Tenant.quotas:type_name -> ares.v1.Quota
-	0,  // 3: ares.v1.CreateTenantRequest.tenant:type_name -> ares.v1.Tenant
-	0,  // 4: ares.v1.CreateTenantResponse.tenant:type_name -> ares.v1.Tenant
-	0,  // 5: ares.v1.GetTenantResponse.tenant:type_name -> ares.v1.Tenant
-	0,  // 6: ares.v1.ListTenantsResponse.tenants:type_name -> ares.v1.Tenant
-	0,  // 7: ares.v1.UpdateTenantRequest.tenant:type_name -> ares.v1.Tenant
-	52, // 8: ares.v1.UpdateTenantRequest.update_mask:type_name -> google.protobuf.FieldMask
-	0,  // 9: ares.v1.UpdateTenantResponse.tenant:type_name -> ares.v1.Tenant
-	51, // 10: ares.v1.Node.state_since:type_name -> google.protobuf.Timestamp
-	19, // 11: ares.v1.Node.devices:type_name -> ares.v1.Device
-	49, // 12: ares.v1.Node.labels:type_name -> ares.v1.Node.LabelsEntry
-	16, // 13: ares.v1.Node.numa:type_name -> ares.v1.NumaNode
-	17, // 14: ares.v1.Node.taints:type_name -> ares.v1.Taint
-	15, // 15: ares.v1.Node.drain:type_name -> ares.v1.NodeDrain
-	18, // 16: ares.v1.Node.links:type_name -> ares.v1.LinkRow
-	53, // 17: ares.v1.Node.reservations:type_name -> ares.v1.Reservation
-	14, // 18: ares.v1.Node.score:type_name -> ares.v1.NodeScore
-	51, // 19: ares.v1.NodeScore.at:type_name -> google.protobuf.Timestamp
-	51, // 20: ares.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
-	13, // 21: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
-	13, // 22: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
-	13, // 23: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
-	13, // 24: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
-	13, // 25: ares.v1.DrainNodeResponse.node:type_name -> ares.v1.Node
-	50, // 26: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
-	51, // 27: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
-	36, // 28: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
-	51, // 29: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
-	3,  // 30: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
-	5,  // 31: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
-	7,  // 32: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
-	9,  // 33: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
-	11, // 34: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
-	20, // 35: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
-	22, // 36: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
-	24, // 37: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
-	26, // 38: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
-	28, // 39: ares.v1.ClusterService.DrainNode:input_type -> ares.v1.DrainNodeRequest
-	30, // 40: ares.v1.ClusterService.RemoveNode:input_type -> ares.v1.RemoveNodeRequest
-	32, // 41: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
-	34, // 42: ares.v1.ClusterService.GetServerStatus:input_type -> ares.v1.GetServerStatusRequest
-	37, // 43: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
-	39, // 44: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
-	41, // 45: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
-	43, // 46: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
-	44, // 47: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
-	46, // 48: ares.v1.ClusterService.RecordState:input_type -> ares.v1.RecordStateRequest
-	4,  // 49: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
-	6,  // 50: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
-	8,  // 51: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
-	10, // 52: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
-	12, // 53: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
-	21, // 54: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
-	23, // 55: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
-	25, // 56: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
-	27, // 57: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
-	29, // 58: ares.v1.ClusterService.DrainNode:output_type -> ares.v1.DrainNodeResponse
-	31, // 59: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
-	33, // 60: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
-	35, // 61: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
-	38, // 62: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
-	40, // 63: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
-	42, // 64: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
-	48, // 65: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
-	45, // 66: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
-	47, // 67: ares.v1.ClusterService.RecordState:output_type -> ares.v1.RecordStateResponse
-	49, // [49:68] is the sub-list for method output_type
-	30, // [30:49] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	52, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
+	3,  // 1: ares.v1.Tenant.current:type_name -> ares.v1.TenantUse
+	2,  // 2: ares.v1.Tenant.quotas:type_name -> ares.v1.Quota
+	1,  // 3: ares.v1.Tenant.loans:type_name -> ares.v1.TenantLoan
+	0,  // 4: ares.v1.CreateTenantRequest.tenant:type_name -> ares.v1.Tenant
+	0,  // 5: ares.v1.CreateTenantResponse.tenant:type_name -> ares.v1.Tenant
+	0,  // 6: ares.v1.GetTenantResponse.tenant:type_name -> ares.v1.Tenant
+	0,  // 7: ares.v1.ListTenantsResponse.tenants:type_name -> ares.v1.Tenant
+	0,  // 8: ares.v1.UpdateTenantRequest.tenant:type_name -> ares.v1.Tenant
+	53, // 9: ares.v1.UpdateTenantRequest.update_mask:type_name -> google.protobuf.FieldMask
+	0,  // 10: ares.v1.UpdateTenantResponse.tenant:type_name -> ares.v1.Tenant
+	52, // 11: ares.v1.Node.state_since:type_name -> google.protobuf.Timestamp
+	20, // 12: ares.v1.Node.devices:type_name -> ares.v1.Device
+	50, // 13: ares.v1.Node.labels:type_name -> ares.v1.Node.LabelsEntry
+	17, // 14: ares.v1.Node.numa:type_name -> ares.v1.NumaNode
+	18, // 15: ares.v1.Node.taints:type_name -> ares.v1.Taint
+	16, // 16: ares.v1.Node.drain:type_name -> ares.v1.NodeDrain
+	19, // 17: ares.v1.Node.links:type_name -> ares.v1.LinkRow
+	54, // 18: ares.v1.Node.reservations:type_name -> ares.v1.Reservation
+	15, // 19: ares.v1.Node.score:type_name -> ares.v1.NodeScore
+	52, // 20: ares.v1.NodeScore.at:type_name -> google.protobuf.Timestamp
+	52, // 21: ares.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
+	14, // 22: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
+	14, // 23: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
+	14, // 24: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
+	14, // 25: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
+	14, // 26: ares.v1.DrainNodeResponse.node:type_name -> ares.v1.Node
+	51, // 27: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
+	52, // 28: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
+	37, // 29: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
+	52, // 30: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
+	4,  // 31: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
+	6,  // 32: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
+	8,  // 33: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
+	10, // 34: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
+	12, // 35: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
+	21, // 36: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
+	23, // 37: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
+	25, // 38: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
+	27, // 39: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
+	29, // 40: ares.v1.ClusterService.DrainNode:input_type -> ares.v1.DrainNodeRequest
+	31, // 41: ares.v1.ClusterService.RemoveNode:input_type -> ares.v1.RemoveNodeRequest
+	33, // 42: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
+	35, // 43: ares.v1.ClusterService.GetServerStatus:input_type -> ares.v1.GetServerStatusRequest
+	38, // 44: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
+	40, // 45: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
+	42, // 46: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
+	44, // 47: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
+	45, // 48: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
+	47, // 49: ares.v1.ClusterService.RecordState:input_type -> ares.v1.RecordStateRequest
+	5,  // 50: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
+	7,  // 51: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
+	9,  // 52: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
+	11, // 53: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
+	13, // 54: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
+	22, // 55: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
+	24, // 56: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
+	26, // 57: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
+	28, // 58: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
+	30, // 59: ares.v1.ClusterService.DrainNode:output_type -> ares.v1.DrainNodeResponse
+	32, // 60: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
+	34, // 61: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
+	36, // 62: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
+	39, // 63: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
+	41, // 64: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
+	43, // 65: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
+	49, // 66: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
+	46, // 67: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
+	48, // 68: ares.v1.ClusterService.RecordState:output_type -> ares.v1.RecordStateResponse
+	50, // [50:69] is the sub-list for method output_type
+	31, // [31:50] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_apipb_cluster_proto_init() }
@@ -3872,13 +4001,14 @@ func file_apipb_cluster_proto_init() {
 	file_apipb_reservation_proto_init()
 	file_apipb_cluster_proto_msgTypes[0].OneofWrappers = []any{}
 	file_apipb_cluster_proto_msgTypes[1].OneofWrappers = []any{}
+	file_apipb_cluster_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_cluster_proto_rawDesc), len(file_apipb_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   51,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -65,7 +65,10 @@ type Cluster struct {
 	StopsJobs bool `protobuf:"varint,30,opt,name=stops_jobs,json=stopsJobs,proto3" json:"stops_jobs,omitempty"`
 	// Those of its jobs that a drain does not stop: at_most_once jobs that were placed, and
 	// arrays whose elements have started. They run to their end. Only while it is draining.
-	StayingJobs   int32 `protobuf:"varint,31,opt,name=staying_jobs,json=stayingJobs,proto3" json:"staying_jobs,omitempty"`
+	StayingJobs int32 `protobuf:"varint,31,opt,name=staying_jobs,json=stayingJobs,proto3" json:"staying_jobs,omitempty"`
+	// How many devices each tenant with a limit may use there. Only in the answer of
+	// GetCluster.
+	Loans         []*TenantLoan `protobuf:"bytes,21,rep,name=loans,proto3" json:"loans,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -252,6 +255,13 @@ func (x *Cluster) GetStayingJobs() int32 {
 		return x.StayingJobs
 	}
 	return 0
+}
+
+func (x *Cluster) GetLoans() []*TenantLoan {
+	if x != nil {
+		return x.Loans
+	}
+	return nil
 }
 
 type RegisterClusterRequest struct {
@@ -1759,7 +1769,7 @@ var File_apipb_clusters_proto protoreflect.FileDescriptor
 
 const file_apipb_clusters_proto_rawDesc = "" +
 	"\n" +
-	"\x14apipb/clusters.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb5\a\n" +
+	"\x14apipb/clusters.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\a\n" +
 	"\aCluster\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -1786,7 +1796,8 @@ const file_apipb_clusters_proto_rawDesc = "" +
 	"\bunlisted\x18\x14 \x01(\bR\bunlisted\x12\x1d\n" +
 	"\n" +
 	"stops_jobs\x18\x1e \x01(\bR\tstopsJobs\x12!\n" +
-	"\fstaying_jobs\x18\x1f \x01(\x05R\vstayingJobs\x1a9\n" +
+	"\fstaying_jobs\x18\x1f \x01(\x05R\vstayingJobs\x12)\n" +
+	"\x05loans\x18\x15 \x03(\v2\x13.ares.v1.TenantLoanR\x05loans\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -1960,6 +1971,7 @@ var file_apipb_clusters_proto_goTypes = []any{
 	nil,                                     // 32: ares.v1.RegisterClusterRequest.LabelsEntry
 	nil,                                     // 33: ares.v1.RegisterClusterRequest.PricesEntry
 	(*timestamppb.Timestamp)(nil),           // 34: google.protobuf.Timestamp
+	(*TenantLoan)(nil),                      // 35: ares.v1.TenantLoan
 }
 var file_apipb_clusters_proto_depIdxs = []int32{
 	34, // 0: ares.v1.Cluster.state_since:type_name -> google.protobuf.Timestamp
@@ -1968,54 +1980,55 @@ var file_apipb_clusters_proto_depIdxs = []int32{
 	34, // 3: ares.v1.Cluster.joined_at:type_name -> google.protobuf.Timestamp
 	34, // 4: ares.v1.Cluster.reachable_since:type_name -> google.protobuf.Timestamp
 	34, // 5: ares.v1.Cluster.unreachable_since:type_name -> google.protobuf.Timestamp
-	32, // 6: ares.v1.RegisterClusterRequest.labels:type_name -> ares.v1.RegisterClusterRequest.LabelsEntry
-	33, // 7: ares.v1.RegisterClusterRequest.prices:type_name -> ares.v1.RegisterClusterRequest.PricesEntry
-	34, // 8: ares.v1.RegisterClusterResponse.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 9: ares.v1.RegisterClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 10: ares.v1.ListClustersResponse.clusters:type_name -> ares.v1.Cluster
-	0,  // 11: ares.v1.GetClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 12: ares.v1.CordonClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 13: ares.v1.UncordonClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 14: ares.v1.DrainClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 15: ares.v1.DeclareClusterDeadResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 16: ares.v1.LeaveClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 17: ares.v1.EndMembershipResponse.cluster:type_name -> ares.v1.Cluster
-	34, // 18: ares.v1.Membership.certificate_expires_at:type_name -> google.protobuf.Timestamp
-	23, // 19: ares.v1.GetMembershipResponse.membership:type_name -> ares.v1.Membership
-	23, // 20: ares.v1.JoinHubResponse.membership:type_name -> ares.v1.Membership
-	1,  // 21: ares.v1.ClustersService.RegisterCluster:input_type -> ares.v1.RegisterClusterRequest
-	3,  // 22: ares.v1.ClustersService.ListClusters:input_type -> ares.v1.ListClustersRequest
-	5,  // 23: ares.v1.ClustersService.GetCluster:input_type -> ares.v1.GetClusterRequest
-	7,  // 24: ares.v1.ClustersService.CordonCluster:input_type -> ares.v1.CordonClusterRequest
-	9,  // 25: ares.v1.ClustersService.UncordonCluster:input_type -> ares.v1.UncordonClusterRequest
-	11, // 26: ares.v1.ClustersService.DrainCluster:input_type -> ares.v1.DrainClusterRequest
-	13, // 27: ares.v1.ClustersService.DeclareClusterDead:input_type -> ares.v1.DeclareClusterDeadRequest
-	15, // 28: ares.v1.ClustersService.LeaveCluster:input_type -> ares.v1.LeaveClusterRequest
-	17, // 29: ares.v1.ClustersService.JoinCluster:input_type -> ares.v1.JoinClusterRequest
-	19, // 30: ares.v1.ClustersService.RenewClusterCertificate:input_type -> ares.v1.RenewClusterCertificateRequest
-	21, // 31: ares.v1.ClustersService.EndMembership:input_type -> ares.v1.EndMembershipRequest
-	24, // 32: ares.v1.ClustersService.GetMembership:input_type -> ares.v1.GetMembershipRequest
-	26, // 33: ares.v1.ClustersService.JoinHub:input_type -> ares.v1.JoinHubRequest
-	28, // 34: ares.v1.ClustersService.LeaveHub:input_type -> ares.v1.LeaveHubRequest
-	2,  // 35: ares.v1.ClustersService.RegisterCluster:output_type -> ares.v1.RegisterClusterResponse
-	4,  // 36: ares.v1.ClustersService.ListClusters:output_type -> ares.v1.ListClustersResponse
-	6,  // 37: ares.v1.ClustersService.GetCluster:output_type -> ares.v1.GetClusterResponse
-	8,  // 38: ares.v1.ClustersService.CordonCluster:output_type -> ares.v1.CordonClusterResponse
-	10, // 39: ares.v1.ClustersService.UncordonCluster:output_type -> ares.v1.UncordonClusterResponse
-	12, // 40: ares.v1.ClustersService.DrainCluster:output_type -> ares.v1.DrainClusterResponse
-	14, // 41: ares.v1.ClustersService.DeclareClusterDead:output_type -> ares.v1.DeclareClusterDeadResponse
-	16, // 42: ares.v1.ClustersService.LeaveCluster:output_type -> ares.v1.LeaveClusterResponse
-	18, // 43: ares.v1.ClustersService.JoinCluster:output_type -> ares.v1.JoinClusterResponse
-	20, // 44: ares.v1.ClustersService.RenewClusterCertificate:output_type -> ares.v1.RenewClusterCertificateResponse
-	22, // 45: ares.v1.ClustersService.EndMembership:output_type -> ares.v1.EndMembershipResponse
-	25, // 46: ares.v1.ClustersService.GetMembership:output_type -> ares.v1.GetMembershipResponse
-	27, // 47: ares.v1.ClustersService.JoinHub:output_type -> ares.v1.JoinHubResponse
-	29, // 48: ares.v1.ClustersService.LeaveHub:output_type -> ares.v1.LeaveHubResponse
-	35, // [35:49] is the sub-list for method output_type
-	21, // [21:35] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	35, // 6: ares.v1.Cluster.loans:type_name -> ares.v1.TenantLoan
+	32, // 7: ares.v1.RegisterClusterRequest.labels:type_name -> ares.v1.RegisterClusterRequest.LabelsEntry
+	33, // 8: ares.v1.RegisterClusterRequest.prices:type_name -> ares.v1.RegisterClusterRequest.PricesEntry
+	34, // 9: ares.v1.RegisterClusterResponse.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 10: ares.v1.RegisterClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 11: ares.v1.ListClustersResponse.clusters:type_name -> ares.v1.Cluster
+	0,  // 12: ares.v1.GetClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 13: ares.v1.CordonClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 14: ares.v1.UncordonClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 15: ares.v1.DrainClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 16: ares.v1.DeclareClusterDeadResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 17: ares.v1.LeaveClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 18: ares.v1.EndMembershipResponse.cluster:type_name -> ares.v1.Cluster
+	34, // 19: ares.v1.Membership.certificate_expires_at:type_name -> google.protobuf.Timestamp
+	23, // 20: ares.v1.GetMembershipResponse.membership:type_name -> ares.v1.Membership
+	23, // 21: ares.v1.JoinHubResponse.membership:type_name -> ares.v1.Membership
+	1,  // 22: ares.v1.ClustersService.RegisterCluster:input_type -> ares.v1.RegisterClusterRequest
+	3,  // 23: ares.v1.ClustersService.ListClusters:input_type -> ares.v1.ListClustersRequest
+	5,  // 24: ares.v1.ClustersService.GetCluster:input_type -> ares.v1.GetClusterRequest
+	7,  // 25: ares.v1.ClustersService.CordonCluster:input_type -> ares.v1.CordonClusterRequest
+	9,  // 26: ares.v1.ClustersService.UncordonCluster:input_type -> ares.v1.UncordonClusterRequest
+	11, // 27: ares.v1.ClustersService.DrainCluster:input_type -> ares.v1.DrainClusterRequest
+	13, // 28: ares.v1.ClustersService.DeclareClusterDead:input_type -> ares.v1.DeclareClusterDeadRequest
+	15, // 29: ares.v1.ClustersService.LeaveCluster:input_type -> ares.v1.LeaveClusterRequest
+	17, // 30: ares.v1.ClustersService.JoinCluster:input_type -> ares.v1.JoinClusterRequest
+	19, // 31: ares.v1.ClustersService.RenewClusterCertificate:input_type -> ares.v1.RenewClusterCertificateRequest
+	21, // 32: ares.v1.ClustersService.EndMembership:input_type -> ares.v1.EndMembershipRequest
+	24, // 33: ares.v1.ClustersService.GetMembership:input_type -> ares.v1.GetMembershipRequest
+	26, // 34: ares.v1.ClustersService.JoinHub:input_type -> ares.v1.JoinHubRequest
+	28, // 35: ares.v1.ClustersService.LeaveHub:input_type -> ares.v1.LeaveHubRequest
+	2,  // 36: ares.v1.ClustersService.RegisterCluster:output_type -> ares.v1.RegisterClusterResponse
+	4,  // 37: ares.v1.ClustersService.ListClusters:output_type -> ares.v1.ListClustersResponse
+	6,  // 38: ares.v1.ClustersService.GetCluster:output_type -> ares.v1.GetClusterResponse
+	8,  // 39: ares.v1.ClustersService.CordonCluster:output_type -> ares.v1.CordonClusterResponse
+	10, // 40: ares.v1.ClustersService.UncordonCluster:output_type -> ares.v1.UncordonClusterResponse
+	12, // 41: ares.v1.ClustersService.DrainCluster:output_type -> ares.v1.DrainClusterResponse
+	14, // 42: ares.v1.ClustersService.DeclareClusterDead:output_type -> ares.v1.DeclareClusterDeadResponse
+	16, // 43: ares.v1.ClustersService.LeaveCluster:output_type -> ares.v1.LeaveClusterResponse
+	18, // 44: ares.v1.ClustersService.JoinCluster:output_type -> ares.v1.JoinClusterResponse
+	20, // 45: ares.v1.ClustersService.RenewClusterCertificate:output_type -> ares.v1.RenewClusterCertificateResponse
+	22, // 46: ares.v1.ClustersService.EndMembership:output_type -> ares.v1.EndMembershipResponse
+	25, // 47: ares.v1.ClustersService.GetMembership:output_type -> ares.v1.GetMembershipResponse
+	27, // 48: ares.v1.ClustersService.JoinHub:output_type -> ares.v1.JoinHubResponse
+	29, // 49: ares.v1.ClustersService.LeaveHub:output_type -> ares.v1.LeaveHubResponse
+	36, // [36:50] is the sub-list for method output_type
+	22, // [22:36] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_apipb_clusters_proto_init() }
@@ -2023,6 +2036,7 @@ func file_apipb_clusters_proto_init() {
 	if File_apipb_clusters_proto != nil {
 		return
 	}
+	file_apipb_cluster_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

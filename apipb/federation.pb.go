@@ -133,7 +133,7 @@ func (x OwnerRead_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OwnerRead_Kind.Descriptor instead.
 func (OwnerRead_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{29, 0}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{30, 0}
 }
 
 // MemberMessage is one message of a member to the hub.
@@ -363,6 +363,7 @@ type HubMessage struct {
 	//	*HubMessage_ReturnRequest
 	//	*HubMessage_Loan
 	//	*HubMessage_Roster
+	//	*HubMessage_Tenant
 	Body          isHubMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -504,6 +505,15 @@ func (x *HubMessage) GetRoster() *Roster {
 	return nil
 }
 
+func (x *HubMessage) GetTenant() *SharedTenant {
+	if x != nil {
+		if x, ok := x.Body.(*HubMessage_Tenant); ok {
+			return x.Tenant
+		}
+	}
+	return nil
+}
+
 type isHubMessage_Body interface {
 	isHubMessage_Body()
 }
@@ -552,6 +562,10 @@ type HubMessage_Roster struct {
 	Roster *Roster `protobuf:"bytes,11,opt,name=roster,proto3,oneof"`
 }
 
+type HubMessage_Tenant struct {
+	Tenant *SharedTenant `protobuf:"bytes,12,opt,name=tenant,proto3,oneof"`
+}
+
 func (*HubMessage_Greeting) isHubMessage_Body() {}
 
 func (*HubMessage_Welcome) isHubMessage_Body() {}
@@ -573,6 +587,8 @@ func (*HubMessage_ReturnRequest) isHubMessage_Body() {}
 func (*HubMessage_Loan) isHubMessage_Body() {}
 
 func (*HubMessage_Roster) isHubMessage_Body() {}
+
+func (*HubMessage_Tenant) isHubMessage_Body() {}
 
 // HubGreeting is the first message of a stream. The member writes the hub's
 // incarnation before it says hello. It refuses a hub whose revision is lower than
@@ -683,7 +699,13 @@ type MemberHello struct {
 	// after it was declared dead.
 	Incarnation string `protobuf:"bytes,10,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// The roster that the member has stored, in the first hello to a hub that asks.
-	Roster        *Roster `protobuf:"bytes,11,opt,name=roster,proto3" json:"roster,omitempty"`
+	Roster *Roster `protobuf:"bytes,11,opt,name=roster,proto3" json:"roster,omitempty"`
+	// The member keeps its use of a tenant within its loan. Without this, the hub lends
+	// it nothing and only counts its use.
+	KeepsLoans bool `protobuf:"varint,12,opt,name=keeps_loans,json=keepsLoans,proto3" json:"keeps_loans,omitempty"`
+	// What the member may use of each tenant that has a loan, in the first hello to a hub
+	// that asks.
+	Loans         []*LoanAnswer `protobuf:"bytes,13,rep,name=loans,proto3" json:"loans,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -791,6 +813,20 @@ func (x *MemberHello) GetIncarnation() string {
 func (x *MemberHello) GetRoster() *Roster {
 	if x != nil {
 		return x.Roster
+	}
+	return nil
+}
+
+func (x *MemberHello) GetKeepsLoans() bool {
+	if x != nil {
+		return x.KeepsLoans
+	}
+	return false
+}
+
+func (x *MemberHello) GetLoans() []*LoanAnswer {
+	if x != nil {
+		return x.Loans
 	}
 	return nil
 }
@@ -2203,8 +2239,9 @@ func (x *ReturnRequest) GetStop() bool {
 	return false
 }
 
-// LoanNotice tells a member the quota that a tenant may use there. It names both
-// incarnations, and a version that only grows.
+// LoanNotice tells a member how many devices a tenant may use there. It names both
+// incarnations, and a version that only grows: the revision of the hub's record. The
+// largest int32 stands for no limit.
 type LoanNotice struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	TenantId    string                 `protobuf:"bytes,1,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
@@ -2213,7 +2250,9 @@ type LoanNotice struct {
 	Incarnation string                 `protobuf:"bytes,4,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Hub         string                 `protobuf:"bytes,5,opt,name=hub,proto3" json:"hub,omitempty"`
 	// The hub asks to lower the limit, and waits for the answer.
-	Lower         bool `protobuf:"varint,6,opt,name=lower,proto3" json:"lower,omitempty"`
+	Lower bool `protobuf:"varint,6,opt,name=lower,proto3" json:"lower,omitempty"`
+	// The whole quota of the tenant at the hub.
+	Quota         int32 `protobuf:"varint,7,opt,name=quota,proto3" json:"quota,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2288,6 +2327,13 @@ func (x *LoanNotice) GetLower() bool {
 		return x.Lower
 	}
 	return false
+}
+
+func (x *LoanNotice) GetQuota() int32 {
+	if x != nil {
+		return x.Quota
+	}
+	return 0
 }
 
 // LoanAnswer says how much of the loan the member may still use: the larger of its
@@ -2368,6 +2414,118 @@ func (x *LoanAnswer) GetHub() string {
 	return ""
 }
 
+// SharedTenant tells a member what the hub decides about a tenant. A member that has
+// no tenant of this name creates it.
+type SharedTenant struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	TenantId string                 `protobuf:"bytes,1,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
+	// The revision of the tenant's record at the hub. A member takes no earlier one.
+	Version int64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// The hub's incarnation.
+	Hub           string  `protobuf:"bytes,3,opt,name=hub,proto3" json:"hub,omitempty"`
+	Name          string  `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	PriorityTier  string  `protobuf:"bytes,5,opt,name=priority_tier,json=priorityTier,proto3" json:"priority_tier,omitempty"`
+	Weight        float64 `protobuf:"fixed64,6,opt,name=weight,proto3" json:"weight,omitempty"`
+	WeightMin     float64 `protobuf:"fixed64,7,opt,name=weight_min,json=weightMin,proto3" json:"weight_min,omitempty"`
+	WeightMax     float64 `protobuf:"fixed64,8,opt,name=weight_max,json=weightMax,proto3" json:"weight_max,omitempty"`
+	MayPreempt    bool    `protobuf:"varint,9,opt,name=may_preempt,json=mayPreempt,proto3" json:"may_preempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SharedTenant) Reset() {
+	*x = SharedTenant{}
+	mi := &file_apipb_federation_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SharedTenant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SharedTenant) ProtoMessage() {}
+
+func (x *SharedTenant) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_federation_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SharedTenant.ProtoReflect.Descriptor instead.
+func (*SharedTenant) Descriptor() ([]byte, []int) {
+	return file_apipb_federation_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SharedTenant) GetTenantId() string {
+	if x != nil {
+		return x.TenantId
+	}
+	return ""
+}
+
+func (x *SharedTenant) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *SharedTenant) GetHub() string {
+	if x != nil {
+		return x.Hub
+	}
+	return ""
+}
+
+func (x *SharedTenant) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SharedTenant) GetPriorityTier() string {
+	if x != nil {
+		return x.PriorityTier
+	}
+	return ""
+}
+
+func (x *SharedTenant) GetWeight() float64 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *SharedTenant) GetWeightMin() float64 {
+	if x != nil {
+		return x.WeightMin
+	}
+	return 0
+}
+
+func (x *SharedTenant) GetWeightMax() float64 {
+	if x != nil {
+		return x.WeightMax
+	}
+	return 0
+}
+
+func (x *SharedTenant) GetMayPreempt() bool {
+	if x != nil {
+		return x.MayPreempt
+	}
+	return false
+}
+
 // MemberPresence is the first message of ServeReads, and then as often as a
 // heartbeat: the member can be asked.
 type MemberPresence struct {
@@ -2385,7 +2543,7 @@ type MemberPresence struct {
 
 func (x *MemberPresence) Reset() {
 	*x = MemberPresence{}
-	mi := &file_apipb_federation_proto_msgTypes[28]
+	mi := &file_apipb_federation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2555,7 @@ func (x *MemberPresence) String() string {
 func (*MemberPresence) ProtoMessage() {}
 
 func (x *MemberPresence) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[28]
+	mi := &file_apipb_federation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2568,7 @@ func (x *MemberPresence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberPresence.ProtoReflect.Descriptor instead.
 func (*MemberPresence) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{28}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *MemberPresence) GetCluster() string {
@@ -2460,7 +2618,7 @@ type OwnerRead struct {
 
 func (x *OwnerRead) Reset() {
 	*x = OwnerRead{}
-	mi := &file_apipb_federation_proto_msgTypes[29]
+	mi := &file_apipb_federation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2472,7 +2630,7 @@ func (x *OwnerRead) String() string {
 func (*OwnerRead) ProtoMessage() {}
 
 func (x *OwnerRead) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[29]
+	mi := &file_apipb_federation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2485,7 +2643,7 @@ func (x *OwnerRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerRead.ProtoReflect.Descriptor instead.
 func (*OwnerRead) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{29}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *OwnerRead) GetId() int64 {
@@ -2570,7 +2728,7 @@ type ReadAnswer struct {
 
 func (x *ReadAnswer) Reset() {
 	*x = ReadAnswer{}
-	mi := &file_apipb_federation_proto_msgTypes[30]
+	mi := &file_apipb_federation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2582,7 +2740,7 @@ func (x *ReadAnswer) String() string {
 func (*ReadAnswer) ProtoMessage() {}
 
 func (x *ReadAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[30]
+	mi := &file_apipb_federation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2595,7 +2753,7 @@ func (x *ReadAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadAnswer.ProtoReflect.Descriptor instead.
 func (*ReadAnswer) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{30}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReadAnswer) GetCluster() string {
@@ -2694,7 +2852,7 @@ type OwnerRun struct {
 
 func (x *OwnerRun) Reset() {
 	*x = OwnerRun{}
-	mi := &file_apipb_federation_proto_msgTypes[31]
+	mi := &file_apipb_federation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2706,7 +2864,7 @@ func (x *OwnerRun) String() string {
 func (*OwnerRun) ProtoMessage() {}
 
 func (x *OwnerRun) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[31]
+	mi := &file_apipb_federation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2719,7 +2877,7 @@ func (x *OwnerRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerRun.ProtoReflect.Descriptor instead.
 func (*OwnerRun) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{31}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *OwnerRun) GetRun() []byte {
@@ -2741,7 +2899,7 @@ type ReadFailure struct {
 
 func (x *ReadFailure) Reset() {
 	*x = ReadFailure{}
-	mi := &file_apipb_federation_proto_msgTypes[32]
+	mi := &file_apipb_federation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2753,7 +2911,7 @@ func (x *ReadFailure) String() string {
 func (*ReadFailure) ProtoMessage() {}
 
 func (x *ReadFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[32]
+	mi := &file_apipb_federation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2766,7 +2924,7 @@ func (x *ReadFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFailure.ProtoReflect.Descriptor instead.
 func (*ReadFailure) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{32}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ReadFailure) GetCode() string {
@@ -2798,7 +2956,7 @@ type ReadEnd struct {
 
 func (x *ReadEnd) Reset() {
 	*x = ReadEnd{}
-	mi := &file_apipb_federation_proto_msgTypes[33]
+	mi := &file_apipb_federation_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2810,7 +2968,7 @@ func (x *ReadEnd) String() string {
 func (*ReadEnd) ProtoMessage() {}
 
 func (x *ReadEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[33]
+	mi := &file_apipb_federation_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2823,7 +2981,7 @@ func (x *ReadEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadEnd.ProtoReflect.Descriptor instead.
 func (*ReadEnd) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{33}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{34}
 }
 
 var File_apipb_federation_proto protoreflect.FileDescriptor
@@ -2842,7 +3000,7 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"\x04loan\x18\b \x01(\v2\x13.ares.v1.LoanAnswerH\x00R\x04loan\x128\n" +
 	"\x06roster\x18\t \x01(\v2\x1e.ares.v1.RosterAcknowledgementH\x00R\x06roster\x129\n" +
 	"\freturn_offer\x18\x14 \x01(\v2\x14.ares.v1.ReturnOfferH\x00R\vreturnOfferB\x06\n" +
-	"\x04body\"\xdd\x04\n" +
+	"\x04body\"\x8e\x05\n" +
 	"\n" +
 	"HubMessage\x122\n" +
 	"\bgreeting\x18\x01 \x01(\v2\x14.ares.v1.HubGreetingH\x00R\bgreeting\x12/\n" +
@@ -2858,7 +3016,8 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"\x0ereturn_request\x18\t \x01(\v2\x16.ares.v1.ReturnRequestH\x00R\rreturnRequest\x12)\n" +
 	"\x04loan\x18\n" +
 	" \x01(\v2\x13.ares.v1.LoanNoticeH\x00R\x04loan\x12)\n" +
-	"\x06roster\x18\v \x01(\v2\x0f.ares.v1.RosterH\x00R\x06rosterB\x06\n" +
+	"\x06roster\x18\v \x01(\v2\x0f.ares.v1.RosterH\x00R\x06roster\x12/\n" +
+	"\x06tenant\x18\f \x01(\v2\x15.ares.v1.SharedTenantH\x00R\x06tenantB\x06\n" +
 	"\x04body\"\xb1\x01\n" +
 	"\vHubGreeting\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12\x19\n" +
@@ -2867,7 +3026,7 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"restore_id\x18\x03 \x01(\tR\trestoreId\x12\x1a\n" +
 	"\brevision\x18\x04 \x01(\x03R\brevision\x12\x18\n" +
 	"\aversion\x18\x05 \x01(\tR\aversion\x12\x16\n" +
-	"\x06asking\x18\x06 \x01(\bR\x06asking\"\xe1\x02\n" +
+	"\x06asking\x18\x06 \x01(\bR\x06asking\"\xb8\x03\n" +
 	"\vMemberHello\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\acluster\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\x05R\bprotocol\x12\x19\n" +
@@ -2881,7 +3040,10 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"\x04more\x18\t \x01(\bR\x04more\x12 \n" +
 	"\vincarnation\x18\n" +
 	" \x01(\tR\vincarnation\x12'\n" +
-	"\x06roster\x18\v \x01(\v2\x0f.ares.v1.RosterR\x06roster\"\xf7\x01\n" +
+	"\x06roster\x18\v \x01(\v2\x0f.ares.v1.RosterR\x06roster\x12\x1f\n" +
+	"\vkeeps_loans\x18\f \x01(\bR\n" +
+	"keepsLoans\x124\n" +
+	"\x05loans\x18\r \x03(\v2\x13.ares.v1.LoanAnswerB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x05loans\"\xf7\x01\n" +
 	"\vListedGrant\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x120\n" +
@@ -2986,7 +3148,7 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04stop\x18\x04 \x01(\bR\x04stop\"\xa1\x01\n" +
+	"\x04stop\x18\x04 \x01(\bR\x04stop\"\xb7\x01\n" +
 	"\n" +
 	"LoanNotice\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\x12\x18\n" +
@@ -2994,14 +3156,28 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"\x04gpus\x18\x03 \x01(\x05R\x04gpus\x12 \n" +
 	"\vincarnation\x18\x04 \x01(\tR\vincarnation\x12\x10\n" +
 	"\x03hub\x18\x05 \x01(\tR\x03hub\x12\x14\n" +
-	"\x05lower\x18\x06 \x01(\bR\x05lower\"\x8b\x01\n" +
+	"\x05lower\x18\x06 \x01(\bR\x05lower\x12\x14\n" +
+	"\x05quota\x18\a \x01(\x05R\x05quota\"\x8b\x01\n" +
 	"\n" +
 	"LoanAnswer\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x12\n" +
 	"\x04gpus\x18\x03 \x01(\x05R\x04gpus\x12 \n" +
 	"\vincarnation\x18\x04 \x01(\tR\vincarnation\x12\x10\n" +
-	"\x03hub\x18\x05 \x01(\tR\x03hub\"y\n" +
+	"\x03hub\x18\x05 \x01(\tR\x03hub\"\x90\x02\n" +
+	"\fSharedTenant\x12$\n" +
+	"\ttenant_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\btenantId\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x10\n" +
+	"\x03hub\x18\x03 \x01(\tR\x03hub\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12#\n" +
+	"\rpriority_tier\x18\x05 \x01(\tR\fpriorityTier\x12\x16\n" +
+	"\x06weight\x18\x06 \x01(\x01R\x06weight\x12\x1d\n" +
+	"\n" +
+	"weight_min\x18\a \x01(\x01R\tweightMin\x12\x1d\n" +
+	"\n" +
+	"weight_max\x18\b \x01(\x01R\tweightMax\x12\x1f\n" +
+	"\vmay_preempt\x18\t \x01(\bR\n" +
+	"mayPreempt\"y\n" +
 	"\x0eMemberPresence\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\acluster\x12\x1f\n" +
 	"\x06cookie\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06cookie\x12#\n" +
@@ -3057,7 +3233,7 @@ func file_apipb_federation_proto_rawDescGZIP() []byte {
 }
 
 var file_apipb_federation_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_apipb_federation_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_apipb_federation_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_apipb_federation_proto_goTypes = []any{
 	(ListedGrant_State)(0),        // 0: ares.v1.ListedGrant.State
 	(OwnerRead_Kind)(0),           // 1: ares.v1.OwnerRead.Kind
@@ -3089,15 +3265,16 @@ var file_apipb_federation_proto_goTypes = []any{
 	(*ReturnRequest)(nil),         // 27: ares.v1.ReturnRequest
 	(*LoanNotice)(nil),            // 28: ares.v1.LoanNotice
 	(*LoanAnswer)(nil),            // 29: ares.v1.LoanAnswer
-	(*MemberPresence)(nil),        // 30: ares.v1.MemberPresence
-	(*OwnerRead)(nil),             // 31: ares.v1.OwnerRead
-	(*ReadAnswer)(nil),            // 32: ares.v1.ReadAnswer
-	(*OwnerRun)(nil),              // 33: ares.v1.OwnerRun
-	(*ReadFailure)(nil),           // 34: ares.v1.ReadFailure
-	(*ReadEnd)(nil),               // 35: ares.v1.ReadEnd
-	(*StreamLogsRequest)(nil),     // 36: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),    // 37: ares.v1.StreamLogsResponse
-	(*Explanation)(nil),           // 38: ares.v1.Explanation
+	(*SharedTenant)(nil),          // 30: ares.v1.SharedTenant
+	(*MemberPresence)(nil),        // 31: ares.v1.MemberPresence
+	(*OwnerRead)(nil),             // 32: ares.v1.OwnerRead
+	(*ReadAnswer)(nil),            // 33: ares.v1.ReadAnswer
+	(*OwnerRun)(nil),              // 34: ares.v1.OwnerRun
+	(*ReadFailure)(nil),           // 35: ares.v1.ReadFailure
+	(*ReadEnd)(nil),               // 36: ares.v1.ReadEnd
+	(*StreamLogsRequest)(nil),     // 37: ares.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),    // 38: ares.v1.StreamLogsResponse
+	(*Explanation)(nil),           // 39: ares.v1.Explanation
 }
 var file_apipb_federation_proto_depIdxs = []int32{
 	5,  // 0: ares.v1.MemberMessage.hello:type_name -> ares.v1.MemberHello
@@ -3121,33 +3298,35 @@ var file_apipb_federation_proto_depIdxs = []int32{
 	27, // 18: ares.v1.HubMessage.return_request:type_name -> ares.v1.ReturnRequest
 	28, // 19: ares.v1.HubMessage.loan:type_name -> ares.v1.LoanNotice
 	8,  // 20: ares.v1.HubMessage.roster:type_name -> ares.v1.Roster
-	6,  // 21: ares.v1.MemberHello.grants:type_name -> ares.v1.ListedGrant
-	8,  // 22: ares.v1.MemberHello.roster:type_name -> ares.v1.Roster
-	0,  // 23: ares.v1.ListedGrant.state:type_name -> ares.v1.ListedGrant.State
-	12, // 24: ares.v1.HubWelcome.bound:type_name -> ares.v1.BoundGrant
-	11, // 25: ares.v1.HubWelcome.drop:type_name -> ares.v1.GrantRef
-	9,  // 26: ares.v1.Roster.clusters:type_name -> ares.v1.RosterEntry
-	20, // 27: ares.v1.GrantClaim.bid:type_name -> ares.v1.GrantBid
-	12, // 28: ares.v1.ClaimAnswer.bound:type_name -> ares.v1.BoundGrant
-	0,  // 29: ares.v1.GrantReport.outcome:type_name -> ares.v1.ListedGrant.State
-	0,  // 30: ares.v1.ReportAcknowledgement.outcome:type_name -> ares.v1.ListedGrant.State
-	1,  // 31: ares.v1.OwnerRead.kind:type_name -> ares.v1.OwnerRead.Kind
-	36, // 32: ares.v1.OwnerRead.logs:type_name -> ares.v1.StreamLogsRequest
-	33, // 33: ares.v1.ReadAnswer.run:type_name -> ares.v1.OwnerRun
-	37, // 34: ares.v1.ReadAnswer.logs:type_name -> ares.v1.StreamLogsResponse
-	38, // 35: ares.v1.ReadAnswer.explanation:type_name -> ares.v1.Explanation
-	34, // 36: ares.v1.ReadAnswer.failure:type_name -> ares.v1.ReadFailure
-	2,  // 37: ares.v1.FederationService.Connect:input_type -> ares.v1.MemberMessage
-	30, // 38: ares.v1.FederationService.ServeReads:input_type -> ares.v1.MemberPresence
-	32, // 39: ares.v1.FederationService.AnswerRead:input_type -> ares.v1.ReadAnswer
-	3,  // 40: ares.v1.FederationService.Connect:output_type -> ares.v1.HubMessage
-	31, // 41: ares.v1.FederationService.ServeReads:output_type -> ares.v1.OwnerRead
-	35, // 42: ares.v1.FederationService.AnswerRead:output_type -> ares.v1.ReadEnd
-	40, // [40:43] is the sub-list for method output_type
-	37, // [37:40] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	30, // 21: ares.v1.HubMessage.tenant:type_name -> ares.v1.SharedTenant
+	6,  // 22: ares.v1.MemberHello.grants:type_name -> ares.v1.ListedGrant
+	8,  // 23: ares.v1.MemberHello.roster:type_name -> ares.v1.Roster
+	29, // 24: ares.v1.MemberHello.loans:type_name -> ares.v1.LoanAnswer
+	0,  // 25: ares.v1.ListedGrant.state:type_name -> ares.v1.ListedGrant.State
+	12, // 26: ares.v1.HubWelcome.bound:type_name -> ares.v1.BoundGrant
+	11, // 27: ares.v1.HubWelcome.drop:type_name -> ares.v1.GrantRef
+	9,  // 28: ares.v1.Roster.clusters:type_name -> ares.v1.RosterEntry
+	20, // 29: ares.v1.GrantClaim.bid:type_name -> ares.v1.GrantBid
+	12, // 30: ares.v1.ClaimAnswer.bound:type_name -> ares.v1.BoundGrant
+	0,  // 31: ares.v1.GrantReport.outcome:type_name -> ares.v1.ListedGrant.State
+	0,  // 32: ares.v1.ReportAcknowledgement.outcome:type_name -> ares.v1.ListedGrant.State
+	1,  // 33: ares.v1.OwnerRead.kind:type_name -> ares.v1.OwnerRead.Kind
+	37, // 34: ares.v1.OwnerRead.logs:type_name -> ares.v1.StreamLogsRequest
+	34, // 35: ares.v1.ReadAnswer.run:type_name -> ares.v1.OwnerRun
+	38, // 36: ares.v1.ReadAnswer.logs:type_name -> ares.v1.StreamLogsResponse
+	39, // 37: ares.v1.ReadAnswer.explanation:type_name -> ares.v1.Explanation
+	35, // 38: ares.v1.ReadAnswer.failure:type_name -> ares.v1.ReadFailure
+	2,  // 39: ares.v1.FederationService.Connect:input_type -> ares.v1.MemberMessage
+	31, // 40: ares.v1.FederationService.ServeReads:input_type -> ares.v1.MemberPresence
+	33, // 41: ares.v1.FederationService.AnswerRead:input_type -> ares.v1.ReadAnswer
+	3,  // 42: ares.v1.FederationService.Connect:output_type -> ares.v1.HubMessage
+	32, // 43: ares.v1.FederationService.ServeReads:output_type -> ares.v1.OwnerRead
+	36, // 44: ares.v1.FederationService.AnswerRead:output_type -> ares.v1.ReadEnd
+	42, // [42:45] is the sub-list for method output_type
+	39, // [39:42] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_apipb_federation_proto_init() }
@@ -3181,8 +3360,9 @@ func file_apipb_federation_proto_init() {
 		(*HubMessage_ReturnRequest)(nil),
 		(*HubMessage_Loan)(nil),
 		(*HubMessage_Roster)(nil),
+		(*HubMessage_Tenant)(nil),
 	}
-	file_apipb_federation_proto_msgTypes[30].OneofWrappers = []any{
+	file_apipb_federation_proto_msgTypes[31].OneofWrappers = []any{
 		(*ReadAnswer_Run)(nil),
 		(*ReadAnswer_Logs)(nil),
 		(*ReadAnswer_Explanation)(nil),
@@ -3194,7 +3374,7 @@ func file_apipb_federation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_federation_proto_rawDesc), len(file_apipb_federation_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

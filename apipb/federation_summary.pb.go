@@ -459,13 +459,19 @@ func (x *SummaryClass) GetStartDelayP90Ms() int64 {
 	return 0
 }
 
-// SummaryTenant is the use of one tenant, for the fair order of the hub.
+// SummaryTenant is the use of one tenant and what its jobs wait for, for the fair
+// order of the hub and for the division of its quota.
 type SummaryTenant struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TenantId      string                 `protobuf:"bytes,1,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
-	GpuMilli      int64                  `protobuf:"varint,2,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"`
-	Cpus          int64                  `protobuf:"varint,3,opt,name=cpus,proto3" json:"cpus,omitempty"`
-	MemoryMb      int64                  `protobuf:"varint,4,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	TenantId string                 `protobuf:"bytes,1,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
+	GpuMilli int64                  `protobuf:"varint,2,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"`
+	Cpus     int64                  `protobuf:"varint,3,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	MemoryMb int64                  `protobuf:"varint,4,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
+	// What its waiting jobs request, and what the largest of them requests.
+	WaitingGpuMilli        int64 `protobuf:"varint,5,opt,name=waiting_gpu_milli,json=waitingGpuMilli,proto3" json:"waiting_gpu_milli,omitempty"`
+	LargestWaitingGpuMilli int64 `protobuf:"varint,6,opt,name=largest_waiting_gpu_milli,json=largestWaitingGpuMilli,proto3" json:"largest_waiting_gpu_milli,omitempty"`
+	// When the oldest of them was accepted, in Unix seconds. 0 if none waits.
+	WaitingSince  int64 `protobuf:"varint,7,opt,name=waiting_since,json=waitingSince,proto3" json:"waiting_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -524,6 +530,27 @@ func (x *SummaryTenant) GetCpus() int64 {
 func (x *SummaryTenant) GetMemoryMb() int64 {
 	if x != nil {
 		return x.MemoryMb
+	}
+	return 0
+}
+
+func (x *SummaryTenant) GetWaitingGpuMilli() int64 {
+	if x != nil {
+		return x.WaitingGpuMilli
+	}
+	return 0
+}
+
+func (x *SummaryTenant) GetLargestWaitingGpuMilli() int64 {
+	if x != nil {
+		return x.LargestWaitingGpuMilli
+	}
+	return 0
+}
+
+func (x *SummaryTenant) GetWaitingSince() int64 {
+	if x != nil {
+		return x.WaitingSince
 	}
 	return 0
 }
@@ -635,12 +662,15 @@ const file_apipb_federation_summary_proto_rawDesc = "" +
 	"\awaiting\x18\x02 \x01(\x05R\awaiting\x12*\n" +
 	"\x11waiting_gpu_milli\x18\x03 \x01(\x03R\x0fwaitingGpuMilli\x12+\n" +
 	"\x12start_delay_p50_ms\x18\x04 \x01(\x03R\x0fstartDelayP50Ms\x12+\n" +
-	"\x12start_delay_p90_ms\x18\x05 \x01(\x03R\x0fstartDelayP90Ms\"z\n" +
+	"\x12start_delay_p90_ms\x18\x05 \x01(\x03R\x0fstartDelayP90Ms\"\x86\x02\n" +
 	"\rSummaryTenant\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\x12\x1b\n" +
 	"\tgpu_milli\x18\x02 \x01(\x03R\bgpuMilli\x12\x12\n" +
 	"\x04cpus\x18\x03 \x01(\x03R\x04cpus\x12\x1b\n" +
-	"\tmemory_mb\x18\x04 \x01(\x03R\bmemoryMb\"L\n" +
+	"\tmemory_mb\x18\x04 \x01(\x03R\bmemoryMb\x12*\n" +
+	"\x11waiting_gpu_milli\x18\x05 \x01(\x03R\x0fwaitingGpuMilli\x129\n" +
+	"\x19largest_waiting_gpu_milli\x18\x06 \x01(\x03R\x16largestWaitingGpuMilli\x12#\n" +
+	"\rwaiting_since\x18\a \x01(\x03R\fwaitingSince\"L\n" +
 	"\fSummaryLabel\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x14\n" +

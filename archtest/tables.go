@@ -165,6 +165,7 @@ var pure = map[string][]string{
 		module, module + "/forecast/",
 		"cmp", "encoding/binary", "errors", "fmt", "iter", "maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "time", "unicode/utf8",
 	},
+	"federation/loan":     {"cmp", "slices", "time"},
 	"federation/metadata": {module, "cmp", "maps", "slices"},
 	"federation/summary": {
 		module, module + "/engine", module + "/apipb", "google.golang.org/protobuf/",

@@ -165,6 +165,7 @@ type member struct {
 	// While claimAll is true, the member believes that it would start every job at once.
 	claimAll atomic.Bool
 	admit    func(context.Context, *ares.Job) error // of the uplink; it may be nil
+	sink     func(ares.Batch)                       // sees every batch before the cluster's own parts do; it may be nil
 	stop     func()
 
 	lateAfter time.Duration // of the uplink, or 0 for its default
@@ -191,8 +192,8 @@ func newIdleMember(t *testing.T, h *hub, name string, edit ...func(*member)) *me
 	if isLater(t, laterCluster) {
 		m.wire.options = append(m.wire.options, grpc.WithStreamInterceptor(laterClient))
 	}
-	tenant := h.tenant
-	tenant.Revision = 0
+	tenant := h.tenant // with limits of its own
+	tenant.Revision, tenant.Limits = 0, ares.NoLimits()
 	if err := m.s.RegisterTenant(t.Context(), tenant); err != nil {
 		t.Fatal(err)
 	}
@@ -237,12 +238,16 @@ func (m *member) start() {
 	t := m.t
 	t.Helper()
 	m.view = cache.NewView(time.Now)
+	if m.sink != nil {
+		m.view.Feed(m.sink)
+	}
 	loop := scheduler.NewLoop(m.view, config.Default())
 	loop.Store, loop.Server, loop.TTL, loop.Now, loop.Log = m.s, m.name+"-1", time.Minute, time.Now, controltest.Quiet
 	loop.Observe, loop.Record, loop.Interval = func(time.Duration) {}, func(scheduler.Decision) {}, 50*time.Millisecond
 	m.uplink = federation.NewUplink(m.view)
 	m.uplink.Store, m.uplink.Now, m.uplink.Log, m.uplink.Heartbeat = m.s, time.Now, controltest.Quiet, heartbeat
 	m.uplink.Dial, m.uplink.Admit, m.uplink.Explain = m.wire.dial, m.admit, loop.Explain
+	m.uplink.UseFrom = loop.UseFrom
 	m.uplink.LateAfter = cmp.Or(m.lateAfter, m.uplink.LateAfter)
 	m.uplink.Boot = func() boottime.Time {
 		m.readings.Add(1)

@@ -188,6 +188,10 @@ func (t *term) isBetter(e *entry, g *ares.Grant, clusters []Candidate) bool {
 
 // The method `tell` tells the members with an open session what a change of a job means for them.
 func (t *term) tell(id ares.JobID, e *entry, g *ares.Grant) {
+	var of *ares.Tenant
+	if e != nil {
+		of = t.view.Tenant(e.Job.Tenant)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if q, ok := t.quoted[id]; ok && (g == nil || g.State != ares.GrantOffered || g.Epoch > q.epoch) {
@@ -198,6 +202,10 @@ func (t *term) tell(id ares.JobID, e *entry, g *ares.Grant) {
 			continue
 		}
 		offer := g != nil && e != nil && g.IsOpenTo(name)
+		if offer && !t.mayTellOffer(s, of) {
+			offer = false
+			t.holdOffer(id)
+		}
 		if was, told := s.offered[id]; told && (!offer || was != g.Epoch) {
 			delete(s.offered, id)
 			s.out.put(&apipb.HubMessage{Body: &apipb.HubMessage_Withdrawal{Withdrawal: &apipb.GrantWithdrawal{JobId: string(id), Epoch: was}}})

@@ -66,6 +66,9 @@ func (t *term) resolve(ctx context.Context) error {
 			return err
 		}
 	}
+	if err = t.adoptLoans(ctx, asking); err != nil {
+		return err
+	}
 	if err = t.Store.EndAsking(ctx, t.lead, asking); err != nil {
 		return err
 	}

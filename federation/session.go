@@ -44,8 +44,10 @@ type session struct {
 	returning map[ares.JobID]returnAsked
 	// returnable are the jobs that the member would give back.
 	returnable map[ares.JobID]returnOffer
-	told       *store.Roster // the last roster that the member was sent, nil before the first one
-	stored     *store.Roster // the last one that it has acknowledged
+	told       *store.Roster       // the last roster that the member was sent, nil before the first one
+	stored     *store.Roster       // the last one that it has acknowledged
+	shared     map[string]int64    // revisions of the tenants that it was told
+	lent       map[string]toldLoan // by tenant
 }
 
 func (t *term) connect(stream apipb.FederationService_ConnectServer) error {
@@ -126,6 +128,8 @@ func (s *session) handle(m *apipb.MemberMessage) error {
 		s.noteReturnable(b.ReturnOffer)
 	case *apipb.MemberMessage_Roster:
 		s.storedRoster(b.Roster)
+	case *apipb.MemberMessage_Loan:
+		s.loanAnswered(b.Loan)
 	}
 	return nil
 }
@@ -358,7 +362,7 @@ func (s *session) confirm(cookie string) error {
 	}
 	s.t.mu.Lock()
 	if s.ctx.Err() == nil {
-		s.open, s.t.outdated = true, true
+		s.open, s.t.outdated, s.t.lendDue = true, true, true
 	}
 	delete(s.t.unheard, s.hello.Cluster)
 	s.t.mu.Unlock()

@@ -38,11 +38,15 @@ type term struct {
 	binder     binder
 	rosterNews chan struct{} // holds one token when the roster is to be written to history
 
+	loanAnswers []loanAnswer // that were not written yet
+	lendDue     bool         // the loans must be decided again
+
 	// Only the goroutine of run uses these.
 	waiting  map[ares.JobID]bool // jobs that could be offered
 	waitsFor string              // clusters that a restored hub waits for, as last logged
 	unlisted string              // clusters whose names are not stored outside the hub, as last logged
 	read     time.Time           // when the clusters were read last
+	lending  lending
 }
 
 func (h *Hub) newTerm(ctx context.Context, lead *store.Leadership) (*term, error) {
@@ -116,10 +120,11 @@ func (t *term) round(ctx context.Context) error {
 	if t.isAsking() {
 		return t.resolve(ctx)
 	}
+	err = t.lend(ctx) // before the offers that depend on it
 	t.look()
 	t.tellRoster()
 	t.askForReturns()
-	if err = t.vouch(ctx); due {
+	if err = errors.Join(err, t.vouch(ctx)); due {
 		err = errors.Join(err, t.fence(ctx))
 	}
 	return errors.Join(err, t.offers(ctx))
@@ -167,6 +172,9 @@ func (t *term) look() {
 	t.Hub.mu.Lock()
 	touched, all := t.touched, t.reset
 	t.touched, t.reset = map[ares.JobID]bool{}, false
+	for _, id := range t.lending.takeHeld() {
+		touched[id] = true
+	}
 	if all {
 		for id := range t.grants { // order-free: a set
 			touched[id] = true

@@ -54,6 +54,9 @@ type Uplink struct {
 	// LateAfter is for how long a job must not be expected to start within ClaimAhead before it is given back. Default one
 	// minute: a node that is back soon is no reason to move a job.
 	LateAfter time.Duration
+	// UseFrom returns what a tenant's jobs use, after every decision follows the records up to a revision. It is
+	// scheduler.Loop.UseFrom.
+	UseFrom func(ctx context.Context, tenant string, revision int64) (ares.Use, error)
 	// Summary describes the capacity of this cluster for the hub. It may be nil.
 	Summary func() []byte
 	// SummaryEvery is the shortest time between two summaries. Default one second.
@@ -68,6 +71,7 @@ type Uplink struct {
 	ModeChanged func(grant.Mode)
 
 	view *cache.View
+	lead *store.Leadership // of this server, while Run runs
 
 	mu        sync.Mutex
 	suspended map[ares.JobID]int64 // fenced jobs that were suspended since the last answer, with their epochs
@@ -129,7 +133,8 @@ func (u *Uplink) Mode() (mode grant.Mode, age time.Duration, why string) {
 }
 
 // Run keeps a session with the hub until ctx ends. It runs while this server leads its cluster.
-func (u *Uplink) Run(ctx context.Context, _ *store.Leadership) error {
+func (u *Uplink) Run(ctx context.Context, lead *store.Leadership) error {
+	u.lead = lead
 	u.mu.Lock()
 	u.answered, u.began = 0, u.Boot() // another server may have had the uplink: nothing is known before the first answer
 	u.cookie = ""

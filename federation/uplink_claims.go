@@ -72,13 +72,13 @@ func (l *link) claims() error {
 			free -= gpus
 		}
 	}
-	refused := 0
+	refused, loans := 0, l.loanRooms()
 	for _, id := range l.order {
 		o := l.offers[id]
 		switch {
 		case open >= maxClaims || refused >= maxRefused:
 			return nil
-		case o.claimed || o.refused:
+		case o.claimed || o.refused || !loans.hasRoom(o.job):
 			continue
 		case gpusOf(o.job) > max(free, 0) && time.Since(o.at) < claimLaterBy:
 			continue
@@ -92,6 +92,7 @@ func (l *link) claims() error {
 			return err
 		}
 		open, free = open+1, free-gpusOf(o.job)
+		loans.take(o.job)
 	}
 	return nil
 }
@@ -217,6 +218,7 @@ func (l *link) bound(m *apipb.BoundGrant) error {
 		}
 		if accepted == store.AcceptedNew {
 			l.landing[id] = gpusOf(job)
+			l.accepted(job)
 		}
 		if accepted == store.AcceptedTaken {
 			l.u.Log.Warn("a granted job has the ID of another job", "job", id)

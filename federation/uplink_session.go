@@ -31,11 +31,12 @@ type link struct {
 	sequence int64
 	open     bool
 	offers   map[ares.JobID]*offer
-	order    []ares.JobID         // offers in the order of their arrival; may name offers that are gone
-	landing  map[ares.JobID]int   // devices of accepted jobs that the view does not show yet
-	mirrored map[ares.JobID]int64 // revision of the run that was sent last
-	reported map[ares.JobID]int64 // epoch of the report that was sent in this session
-	acked    map[ares.JobID]int64 // epoch of the last acknowledged report
+	order    []ares.JobID             // offers in the order of their arrival; may name offers that are gone
+	landing  map[ares.JobID]int       // devices of accepted jobs that the view does not show yet
+	arriving map[ares.JobID]*ares.Job // the same jobs, for the loans of their tenants
+	mirrored map[ares.JobID]int64     // revision of the run that was sent last
+	reported map[ares.JobID]int64     // epoch of the report that was sent in this session
+	acked    map[ares.JobID]int64     // epoch of the last acknowledged report
 
 	late       map[ares.JobID]time.Time // since when a waiting job is not expected to start soon
 	looked     time.Time                // when the waiting jobs were looked at last
@@ -191,6 +192,10 @@ func (l *link) handle(m *apipb.HubMessage) error {
 		return l.giveBack(b.ReturnRequest)
 	case *apipb.HubMessage_Roster:
 		return l.keepRoster(b.Roster)
+	case *apipb.HubMessage_Tenant:
+		return l.shared(b.Tenant)
+	case *apipb.HubMessage_Loan:
+		return l.lent(b.Loan)
 	}
 	return nil // a message of a later version
 }
@@ -240,8 +245,12 @@ func (l *link) hello(id store.Identity, revision int64, all bool) error {
 		return err
 	}
 	var roster *apipb.Roster
+	var loans []*apipb.LoanAnswer
 	if all {
 		if roster, err = l.roster(); err != nil {
+			return err
+		}
+		if loans, err = l.loans(); err != nil {
 			return err
 		}
 	}
@@ -250,8 +259,9 @@ func (l *link) hello(id store.Identity, revision int64, all bool) error {
 		l.put(&apipb.MemberMessage{Body: &apipb.MemberMessage_Hello{Hello: &apipb.MemberHello{
 			Cluster: l.member.Name, Protocol: protocol, StoreId: id.Store, RestoreId: id.Restore, Revision: revision, Cookie: cmp.Or(l.member.PendingCookie, l.member.Cookie),
 			Version: l.u.Version, Incarnation: l.me.Incarnation, Grants: list[:n], More: n < len(list), Roster: roster,
+			KeepsLoans: true, Loans: loans,
 		}}})
-		roster = nil // the first part has it
+		roster, loans = nil, nil // the first part has them
 		if list = list[n:]; len(list) == 0 {
 			return nil
 		}
@@ -422,6 +432,9 @@ func (l *link) rejoin() error {
 		if err := l.drop(e.Job.ID, e.Job.Origin.Epoch, "this cluster was declared dead"); err != nil {
 			return err
 		}
+	}
+	if err := l.u.Store.ClearLoans(l.ctx, false); err != nil { // the hub has lent them to others
+		return err
 	}
 	if _, err := l.u.Store.UpdateMembership(l.ctx, func(mb *store.Membership) error {
 		mb.Rejoins = l.member.Rejoins + 1

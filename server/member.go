@@ -24,7 +24,7 @@ func (s *Server) newUplink() *federation.Uplink {
 	u := federation.NewUplink(s.View)
 	u.Store, u.Now, u.Log, u.Version = s.Store, time.Now, s.log, Version
 	u.Heartbeat, u.ClaimAhead = s.cfg.Federation.heartbeat(), time.Duration(s.cfg.Federation.ClaimAheadSeconds)*time.Second
-	u.Plan, u.Explain, u.Admit, u.Summary = s.Loop.Plan, s.Loop.Explain, s.admitGranted, s.summary
+	u.Plan, u.Explain, u.Admit, u.Summary, u.UseFrom = s.Loop.Plan, s.Loop.Explain, s.admitGranted, s.summary, s.Loop.UseFrom
 	u.ModeChanged = func(grant.Mode) { s.parts.Go(s.recordMode) } // the heartbeats must not wait for the store
 	turn := 0
 	u.Dial = func(ctx context.Context) (*grpc.ClientConn, error) {
@@ -152,8 +152,8 @@ func (s *Server) startUplink(ctx context.Context, lead *store.Leadership) (stop 
 	return cancel, done
 }
 
-// admitGranted rejects a job of the hub that this cluster would not accept. A tenant of the hub that this cluster does not
-// know is created: its limits are the hub's.
+// admitGranted rejects a job of the hub that this cluster would not accept. The tenant is known, because the hub tells it before
+// it offers a job; a hub of the version before this one does not, so the tenant is created here if it is missing.
 func (s *Server) admitGranted(ctx context.Context, job *ares.Job) error {
 	if s.View.Tenant(job.Tenant) == nil {
 		t := ares.Tenant{ID: job.Tenant, Name: job.Tenant, Limits: ares.NoLimits(), Weight: 1, MayPreempt: true, CreatedAt: time.Now()}

@@ -210,6 +210,9 @@ func (s *Server) leaveHub(ctx context.Context) error {
 	if err != nil && ares.CodeOf(err) != ares.Unauthentic && ares.CodeOf(err) != ares.NotFound {
 		return err
 	}
+	if err = s.Store.ClearLoans(ctx, true); err != nil {
+		return err
+	}
 	if err = s.Store.DeleteMembership(ctx); err != nil {
 		return err
 	}

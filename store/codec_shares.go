@@ -11,7 +11,7 @@ func tenantRecord(t *ares.Tenant) *storepb.Record {
 		MaxMemoryMb: int32(t.Limits.MemoryMB), MaxConcurrentJobs: int32(t.Limits.ConcurrentJobs), MaxPendingJobs: int32(t.Limits.PendingJobs),
 		PriorityTier: string(t.PriorityTier), Weight: t.Weight, WeightMin: t.WeightMin, WeightMax: t.WeightMax, MayPreempt: t.MayPreempt,
 		LostAfterSeconds: int32(t.LostAfterSecs), CreatedAt: micros(t.CreatedAt),
-		Quotas: quotaRecords(t.Quotas), GpuHours: int32(t.GPUHours),
+		Quotas: quotaRecords(t.Quotas), GpuHours: int32(t.GPUHours), Loan: tenantLoanRecord(t.Loan), Shared: sharedRecord(t.Shared),
 	}}}
 }
 
@@ -24,7 +24,7 @@ func tenantOf(m *storepb.Tenant, id string, revision int64) *ares.Tenant {
 			MemoryMB: int(m.GetMaxMemoryMb()), ConcurrentJobs: int(m.GetMaxConcurrentJobs()), PendingJobs: int(m.GetMaxPendingJobs()),
 		},
 		LostAfterSecs: int(m.GetLostAfterSeconds()), CreatedAt: fromMicros(m.GetCreatedAt()), Revision: revision,
-		Quotas: quotasOf(m.GetQuotas()), GPUHours: int(m.GetGpuHours()),
+		Quotas: quotasOf(m.GetQuotas()), GPUHours: int(m.GetGpuHours()), Loan: tenantLoanOf(m.GetLoan()), Shared: sharedOf(m.GetShared()),
 	}
 }
 

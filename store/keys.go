@@ -45,6 +45,7 @@ const (
 	objectsKey      = prefix + "loop/objects"
 	askingKey       = prefix + "loop/asking"
 	grantsKey       = prefix + "grants/"
+	loansKey        = prefix + "loans/"
 	membershipKey   = prefix + "federation/membership"
 	floorsKey       = prefix + "federation/floors/"
 	grantClaimsKey  = prefix + "federation/claims/"
@@ -80,6 +81,9 @@ func usageOf(tenant string) string       { return usageKey + tenant + "/" }
 func queueKey(tenant, name string) string {
 	return queuesOf(tenant) + name
 }
+
+func loansOf(tenant string) string          { return loansKey + tenant + "/" }
+func loanKey(tenant, cluster string) string { return loansOf(tenant) + cluster }
 
 func claimKey(id ares.JobID, rank int) string {
 	return claimsKey(id) + strconv.Itoa(rank)

@@ -12,8 +12,8 @@ import (
 // restoreFederation applies the rules for restored hubs and members.
 //
 // A restored hub asks all its members before it grants anything (F6). Its open offers lapse: their epochs may have been
-// bound since the backup. A restored member forgets its claims, because they are those of an earlier incarnation. A copy
-// belongs to no federation (F13).
+// bound since the backup. A restored member forgets its claims, because they are those of an earlier incarnation, and its
+// loans are 0 until the hub has confirmed them (F10). A copy belongs to no federation (F13).
 func (s *Store) restoreFederation(ctx context.Context, r *Restoration, done *Restored) error {
 	if err := s.adoptRoster(ctx, r); err != nil {
 		return err
@@ -28,7 +28,11 @@ func (s *Store) restoreFederation(ctx context.Context, r *Restoration, done *Res
 		gone = []clientv3.Op{
 			clientv3.OpDelete(federationKey, clientv3.WithPrefix()), clientv3.OpDelete(askingKey),
 			clientv3.OpDelete(clustersKey, clientv3.WithPrefix()), clientv3.OpDelete(grantsKey, clientv3.WithPrefix()),
+			clientv3.OpDelete(loansKey, clientv3.WithPrefix()),
 		}
+	}
+	if err = s.restoreLoans(ctx, r.AsCopy); err != nil {
+		return err
 	}
 	if _, err = s.txn(ctx, "restore the federation", nil, gone, nil); err != nil || r.AsCopy {
 		return err

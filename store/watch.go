@@ -207,7 +207,7 @@ func decode(kv *mvccpb.KeyValue) (ares.Event, bool, error) {
 	room, name := splitKey(key)
 	read := unmarshal
 	switch room {
-	case "leases", "loop", "tokens", "awaited", "bindings", "audit", "secrets", "secretkeys", "federation", "clusters":
+	case "leases", "loop", "tokens", "awaited", "bindings", "audit", "secrets", "secretkeys", "federation", "clusters", "loans":
 		return ev, false, nil
 	}
 	if keyspaces[room] == "" {

@@ -133,7 +133,18 @@ func (d *clustersService) GetCluster(ctx context.Context, req *apipb.GetClusterR
 	if err != nil {
 		return nil, err
 	}
-	return &apipb.GetClusterResponse{Cluster: d.count(d.cluster(ctx, &c), owned)}, nil
+	m := d.count(d.cluster(ctx, &c), owned)
+	loans, err := d.Trust.Store.Loans(ctx)
+	if err != nil {
+		return nil, err
+	}
+	to := visibilityOf(ctx)
+	for i := range loans {
+		if loans[i].Cluster == c.Name && to.sees(loans[i].Tenant, "") {
+			m.Loans = append(m.Loans, newLoan(&loans[i]))
+		}
+	}
+	return &apipb.GetClusterResponse{Cluster: m}, nil
 }
 
 // CordonCluster implements apipb.ClustersServiceServer. It also ends a drain.

@@ -155,7 +155,10 @@ func checkTenant(p *ares.Problems, m *apipb.Tenant) {
 	if v := m.DefaultLostAfterSeconds; v != nil && *v != 0 && (*v < ares.MinLostAfterSec || *v > ares.MaxLostAfterSec) {
 		p.Add("default_lost_after_seconds", "must be between %d and %d, or 0 for the general default, got %d", ares.MinLostAfterSec, ares.MaxLostAfterSec, *v)
 	}
-	notGiven(p, map[string]bool{"current": m.GetCurrent() != nil, "created_at": m.GetCreatedAt() != nil, "gpu_hours_this_month": m.GpuHoursThisMonth != nil})
+	notGiven(p, map[string]bool{
+		"current": m.GetCurrent() != nil, "created_at": m.GetCreatedAt() != nil, "gpu_hours_this_month": m.GpuHoursThisMonth != nil,
+		"loans": len(m.GetLoans()) > 0, "hub_loan_gpus": m.HubLoanGpus != nil, "hub_max_gpus": m.HubMaxGpus != nil, "hub_tenant": m.GetHubTenant(),
+	})
 	ares.CheckQuotas(p, quotasOf(m.GetQuotas()))
 	if v := m.GpuHoursPerMonth; v != nil && *v < 0 {
 		p.Add("gpu_hours_per_month", "must be between 0 (no budget) and 2147483647, got %d", *v)
@@ -213,7 +216,17 @@ func (d *tenantService) GetTenant(ctx context.Context, req *apipb.GetTenantReque
 	if err != nil {
 		return nil, err
 	}
-	return &apipb.GetTenantResponse{Tenant: d.tenantTo(visibilityOf(ctx), &t)}, nil
+	m := d.tenantTo(visibilityOf(ctx), &t)
+	if d.Cfg.Federation.Hub {
+		loans, err := d.Cfg.Store.TenantLoans(ctx, t.ID)
+		if err != nil {
+			return nil, err
+		}
+		for i := range loans {
+			m.Loans = append(m.Loans, newLoan(&loans[i]))
+		}
+	}
+	return &apipb.GetTenantResponse{Tenant: m}, nil
 }
 
 // ListTenants implements apipb.TenantServiceServer.
@@ -258,6 +271,9 @@ func (d *tenantService) UpdateTenant(ctx context.Context, req *apipb.UpdateTenan
 		}
 		resetTenant(&t, reset)
 		if err = merge(&t, m); err != nil {
+			return nil, err
+		}
+		if err = t.CheckShared(&was); err != nil {
 			return nil, err
 		}
 		made, err := d.Cfg.Store.UpdateTenant(ctx, t)

@@ -168,5 +168,13 @@ func newTenant(t *ares.Tenant, use ares.Use, waiting int) *apipb.Tenant {
 	if t.LostAfterSecs != 0 {
 		m.DefaultLostAfterSeconds = new(int32(t.LostAfterSecs))
 	}
+	if m.HubTenant = t.Shared != nil; t.Loan != nil {
+		m.HubLoanGpus, m.HubMaxGpus = bound(t.Loan.GPUs), bound(t.Loan.Quota)
+	}
 	return m
+}
+
+// newLoan converts a loan to its public form.
+func newLoan(l *store.Loan) *apipb.TenantLoan {
+	return &apipb.TenantLoan{TenantId: l.Tenant, Cluster: l.Cluster, Gpus: bound(l.GPUs), Limit: bound(l.Limit)}
 }

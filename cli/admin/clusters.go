@@ -172,6 +172,7 @@ func (a *commands) writeCluster(w io.Writer, c *apipb.Cluster) {
 	}
 	s.List("Federated tenants", c.GetFederatedTenants())
 	s.List("Local tenants", c.GetLocalTenants())
+	s.List("GPUs by tenant", loanText(c.GetLoans(), (*apipb.TenantLoan).GetTenantId))
 	s.Line("Store", c.GetStoreId())
 }
 

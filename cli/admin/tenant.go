@@ -221,6 +221,10 @@ func (a *commands) writeTenant(w io.Writer, t *apipb.Tenant) {
 	s.Line("Tenant", t.GetId())
 	s.Line("Name", t.GetName())
 	s.Line("GPUs", of(u.GetGpus(), t.MaxGpus))
+	if t.HubLoanGpus != nil {
+		s.Line("From the hub", fmt.Sprintf("%s GPUs in this cluster, of %s in all clusters", limitText(t.HubLoanGpus), limitText(t.HubMaxGpus)))
+	}
+	s.List("By cluster", loanText(t.GetLoans(), (*apipb.TenantLoan).GetCluster))
 	s.Line("GPU memory", of(u.GetGpuMemoryMb(), t.MaxGpuMemoryMb)+" MB")
 	s.Line("CPU cores", of(u.GetCpuCores(), t.MaxCpuCores))
 	s.Line("Memory", of(u.GetMemoryMb(), t.MaxMemoryMb)+" MB")
@@ -233,7 +237,29 @@ func (a *commands) writeTenant(w io.Writer, t *apipb.Tenant) {
 	if t.GetGpuHoursPerMonth() > 0 {
 		s.Line("Budget", fmt.Sprintf("%.1f of %d GPU-hours of this month used", t.GetGpuHoursThisMonth(), t.GetGpuHoursPerMonth()))
 	}
+	if t.GetHubTenant() {
+		s.Line("Hub decides", "name, tier, weight and preemption")
+	}
 	s.Line("Created", a.When(t.GetCreatedAt()))
+}
+
+func limitText(limit *int32) string {
+	if limit == nil {
+		return "unlimited"
+	}
+	return strconv.Itoa(int(*limit))
+}
+
+// loanText describes loans. The function `name` returns what a loan is called.
+func loanText(loans []*apipb.TenantLoan, name func(*apipb.TenantLoan) string) (out []string) {
+	for _, l := range loans {
+		text := name(l) + " " + limitText(l.Gpus) + " GPUs"
+		if l.Limit != nil && (l.Gpus == nil || l.GetLimit() < l.GetGpus()) {
+			text += ", being lowered to " + limitText(l.Limit)
+		}
+		out = append(out, text)
+	}
+	return out
 }
 
 // weightText describes a tenant's weight. If the weight depends on past usage, the text includes

@@ -26,6 +26,9 @@ func (a *Admission) DeleteTenant(ctx context.Context, id string) error {
 	if id == ares.DefaultTenant {
 		return ares.Errorf(ares.Conflict, "tenant %s is built in and cannot be deleted: lower its limits instead", id)
 	}
+	if t.Shared != nil { // its loan would be lost with it, and the next job of the hub would create it again
+		return ares.Errorf(ares.Conflict, "tenant %s is a tenant of the hub: it can be deleted here after this cluster has left the hub with `ares cluster leave`", id)
+	}
 	if err := a.checkIdle(ctx, "tenant "+id, id, ""); err != nil {
 		return err
 	}

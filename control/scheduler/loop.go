@@ -48,6 +48,8 @@ type Loop struct {
 	mu     sync.Mutex
 	state  *engine.State
 	news   chan struct{} // holds one token when the state has changed
+
+	settled settled
 }
 
 // Decision is the record of one decision of the loop. A replay from the same
@@ -76,6 +78,7 @@ func NewLoop(view *cache.View, cfg config.Config) *Loop {
 }
 
 func (l *Loop) apply(b ares.Batch) {
+	b = withinLoans(b)
 	b.At = l.Now()
 	l.mu.Lock()
 	l.state.Apply(b)
@@ -193,6 +196,7 @@ func (l *Loop) plan(revision int64, now time.Time) (ares.Plan, []store.Change, b
 	if l.state.Revision() < revision {
 		return ares.Plan{}, nil, false
 	}
+	l.settled.set(l.state.Revision())
 	start := time.Now()
 	plan := engine.Decide(l.state, now)
 	l.Observe(time.Since(start))

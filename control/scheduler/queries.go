@@ -21,7 +21,11 @@ func (l *Loop) Refusal(id ares.JobID) ares.Refusal {
 func (l *Loop) Explain(id ares.JobID) ares.Explanation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return engine.Explain(l.state, id, l.Now())
+	e := engine.Explain(l.state, id, l.Now())
+	if job, ok := l.state.Job(id); ok {
+		explainLoan(l.state, &e, job)
+	}
+	return e
 }
 
 // Plan returns where a job would be placed if it were submitted now, or why it would wait. The argument p is the job's
@@ -29,7 +33,11 @@ func (l *Loop) Explain(id ares.JobID) ares.Explanation {
 func (l *Loop) Plan(job *ares.Job, p *ares.RuntimePredicted) (ares.Placing, *ares.Explanation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return engine.WhatIf(l.state, job, p, l.Now())
+	placing, why := engine.WhatIf(l.state, job, p, l.Now())
+	if why != nil {
+		explainLoan(l.state, why, job)
+	}
+	return placing, why
 }
 
 // Fairness compares the resources that each tenant and queue holds with its fair share.

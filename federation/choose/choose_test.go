@@ -200,6 +200,44 @@ func TestFairOrder(t *testing.T) {
 	}
 }
 
+// TestLocalUse checks that the use which a cluster reports counts until the next report, against the limit of the tenant too, and
+// that it does not count if the cluster's tenant is another one.
+func TestLocalUse(t *testing.T) {
+	t.Parallel()
+	limits := ares.NoLimits()
+	limits.GPUs = 8
+	c := choose.New(config.Default(), choose.Default())
+	c.Apply(ares.Batch{Reset: true, Events: []ares.Event{{Tenant: &ares.Tenant{ID: "busy", Limits: limits}}}})
+	report := func(milli int64, local ...string) {
+		t.Helper()
+		one := cluster("a", "eu", "H100", 2, 1)
+		one.LocalTenants = local
+		if milli > 0 {
+			one.Summary.Tenants = []summary.TenantUse{{Tenant: "busy", GPUMilli: milli}}
+		}
+		c.SetCluster(one, start)
+		if err := c.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, milli := range []int64{3500, 7000, 0, 6500} {
+		if report(milli); c.Use("busy") != milli {
+			t.Errorf("the tenant uses %d, and the cluster reports %d", c.Use("busy"), milli)
+		}
+	}
+	submit(c, &ares.Job{ID: "large", Spec: ares.Spec{Tenant: "busy", GPUs: 2}.WithDefaults(), AcceptedAt: start, Revision: 1})
+	if offers, _ := c.Decide(start); len(offers) > 0 {
+		t.Errorf("7 of 8 devices are used, and a job of 2 is offered: %+v", offers)
+	}
+	if report(7000, "busy"); c.Use("busy") != 0 {
+		t.Errorf("the tenant uses %d, and the cluster's tenant is another one", c.Use("busy"))
+	}
+	report(6000)
+	if offers, _ := c.Decide(start); len(offers) != 1 || offers[0].Job != "large" {
+		t.Errorf("%+v", offers)
+	}
+}
+
 // TestResidency makes 10,000 random jobs with regions, clusters and data, lets every offer be claimed by any of its
 // clusters, and checks that no offer breaks a hard constraint.
 func TestResidency(t *testing.T) {

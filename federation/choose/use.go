@@ -1,6 +1,7 @@
 package choose
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -38,27 +39,43 @@ func useJob(cluster, tenant string) ares.JobID { return ares.JobID("use/" + clus
 
 // localUse returns the events that let the fair order count the jobs which federated tenants submitted to a cluster
 // itself. For each tenant, one job stands for them. Its run has the use that the summary reports, less that of the hub's
-// own jobs, which count by themselves.
+// own jobs, which count by themselves. A tenant that the summary does not name any more uses nothing there, and a tenant of the
+// cluster's own that only has the same name does not count.
 func (c *Chooser) localUse(f *fleet) (events []ares.Event) {
 	if f.Summary == nil {
 		return nil
 	}
+	named := map[string]bool{}
 	for _, u := range f.Summary.Tenants {
-		if !c.tenants[u.Tenant] {
+		if !c.tenants[u.Tenant] || slices.Contains(f.LocalTenants, u.Tenant) {
 			continue // it is not a tenant of the federation
 		}
+		named[u.Tenant] = true
 		granted := f.granted[u.Tenant]
 		f.granted[u.Tenant] = granted
 		seat := ares.Seat{
 			Node: "use/" + f.Name, CPUs: int(max(u.CPUs-granted.CPUs, 0)), Memory: int(max(u.MemoryMB-granted.MemoryMB, 0)), NUMA: -1,
-			Shares: []ares.Share{{Device: "all", Milli: int(max(u.GPUMilli-granted.GPUMilli, 0))}},
+			Shares: sharesOf(u.GPUMilli - granted.GPUMilli),
 		}
 		id := useJob(f.Name, u.Tenant)
 		events = append(events,
 			ares.Event{Job: &ares.Job{ID: id, Spec: ares.Spec{Tenant: u.Tenant}.WithDefaults()}},
 			ares.Event{Run: &ares.RunEvent{Job: id, Run: placedRun([]ares.Seat{seat})}})
 	}
+	for _, tenant := range slices.Sorted(maps.Keys(f.granted)) {
+		if !named[tenant] {
+			events = append(events, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(useJob(f.Name, tenant))}})
+		}
+	}
 	return events
+}
+
+// sharesOf returns the shares of an amount of devices. Each whole device is a share of its own, because limits count them.
+func sharesOf(milli int64) (out []ares.Share) {
+	for ; milli > 0; milli -= 1000 {
+		out = append(out, ares.Share{Device: "all", Milli: int(min(milli, 1000))})
+	}
+	return out
 }
 
 // refreshTerms finds what follows from the terms of all clusters: the price of data that leaves each region, which is the

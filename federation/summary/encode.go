@@ -69,7 +69,13 @@ func (s *Summary) message() *apipb.ClusterSummary {
 		})
 	}
 	for _, t := range s.Tenants {
-		m.Tenants = append(m.Tenants, &apipb.SummaryTenant{TenantId: t.Tenant, GpuMilli: t.GPUMilli, Cpus: t.CPUs, MemoryMb: t.MemoryMB})
+		n := &apipb.SummaryTenant{
+			TenantId: t.Tenant, GpuMilli: t.GPUMilli, Cpus: t.CPUs, MemoryMb: t.MemoryMB, WaitingGpuMilli: t.WaitingMilli, LargestWaitingGpuMilli: t.LargestMilli,
+		}
+		if !t.Since.IsZero() {
+			n.WaitingSince = t.Since.Unix()
+		}
+		m.Tenants = append(m.Tenants, n)
 	}
 	for _, l := range s.Labels {
 		m.Labels = append(m.Labels, &apipb.SummaryLabel{Key: l.Key, Value: l.Value, Nodes: int32(l.Nodes)})
@@ -108,7 +114,14 @@ func Decode(data []byte) (*Summary, error) {
 		})
 	}
 	for _, t := range m.GetTenants() {
-		s.Tenants = append(s.Tenants, TenantUse{t.GetTenantId(), t.GetGpuMilli(), t.GetCpus(), t.GetMemoryMb()})
+		u := TenantUse{
+			Tenant: t.GetTenantId(), GPUMilli: t.GetGpuMilli(), CPUs: t.GetCpus(), MemoryMB: t.GetMemoryMb(),
+			WaitingMilli: t.GetWaitingGpuMilli(), LargestMilli: t.GetLargestWaitingGpuMilli(),
+		}
+		if t.GetWaitingSince() > 0 {
+			u.Since = time.Unix(t.GetWaitingSince(), 0).UTC()
+		}
+		s.Tenants = append(s.Tenants, u)
 	}
 	for _, l := range m.GetLabels() {
 		s.Labels = append(s.Labels, Label{l.GetKey(), l.GetValue(), int(l.GetNodes())})
@@ -156,8 +169,8 @@ func (s *Summary) check() error {
 		}
 	}
 	for _, t := range s.Tenants {
-		if min(t.GPUMilli, t.CPUs, t.MemoryMB) < 0 {
-			return wrong("tenant %q has a negative use", ares.Clip(t.Tenant))
+		if min(t.GPUMilli, t.CPUs, t.MemoryMB, t.WaitingMilli, t.LargestMilli) < 0 || t.LargestMilli > t.WaitingMilli {
+			return wrong("tenant %q has a negative use, or a waiting job that is larger than all together", ares.Clip(t.Tenant))
 		}
 	}
 	if s.EgressMicros < 0 || s.EgressMicros > maxMicros {

@@ -38,7 +38,6 @@ func Of(s *engine.State, terms *Terms, now time.Time) *Summary {
 	out := &Summary{At: now, Revision: s.Revision(), EgressMicros: terms.EgressMicros}
 	out.addNodes(s, terms)
 	out.addJobs(s, now)
-	out.addTenants(s)
 	return out
 }
 
@@ -182,6 +181,7 @@ func (out *Summary) addJobs(s *engine.State, now time.Time) {
 		return classes[name]
 	}
 	ended, failed := 0, 0
+	waiting := map[string]*TenantUse{}
 	for j, run := range s.Jobs() {
 		if j.IsArray() {
 			continue
@@ -190,7 +190,11 @@ func (out *Summary) addJobs(s *engine.State, now time.Time) {
 			c := class(j)
 			c.Waiting++
 			asks := j.Asks()
-			c.WaitingGPUMilli += int64(1000*asks.GPUs + asks.GPUMilli)
+			milli := int64(1000*asks.GPUs + asks.GPUMilli)
+			c.WaitingGPUMilli += milli
+			if milli > 0 && mayStart(s, j, run, now) {
+				addWaiting(waiting, j, milli)
+			}
 		}
 		if run == nil {
 			continue
@@ -212,6 +216,7 @@ func (out *Summary) addJobs(s *engine.State, now time.Time) {
 	if ended > 0 {
 		out.FailureMilli = 1000 * failed / ended
 	}
+	out.addTenants(s, waiting)
 	for _, name := range ares.Classes() {
 		if c := classes[name]; c != nil {
 			c.DelayP50, c.DelayP90 = quantiles(delays[name])
@@ -230,16 +235,59 @@ func quantiles(delays []time.Duration) (p50, p90 time.Duration) {
 	return rank(50), rank(90)
 }
 
-// addTenants adds the tenants that use most.
-func (out *Summary) addTenants(s *engine.State) {
+// mayStart reports whether a waiting job could start now as far as its own conditions say. A later job must not move the tenant's
+// quota to this cluster before its time.
+func mayStart(s *engine.State, j *ares.Job, run *ares.Run, now time.Time) bool {
+	if run.IsHeld(j) || run != nil && run.NotBefore.After(now) {
+		return false
+	}
+	succeeded := func(id ares.JobID) bool {
+		r, ok := s.Run(id)
+		return ok && r.Phase == ares.Succeeded
+	}
+	if slices.ContainsFunc(j.After, func(id string) bool { return !succeeded(ares.JobID(id)) }) {
+		return false
+	}
+	c := j.Start
+	if c == nil {
+		return true
+	}
+	waits := func(d ares.Dependency) bool {
+		r, ok := s.Run(d.Job)
+		return d.Type != ares.Singleton && (!ok || !r.Phase.Final() && d.Type != ares.AfterStart)
+	}
+	return !c.Begin.After(now) && !slices.ContainsFunc(c.Dependencies, waits)
+}
+
+// addWaiting adds a waiting job to what the jobs of its tenant request.
+func addWaiting(to map[string]*TenantUse, j *ares.Job, milli int64) {
+	u := to[j.Tenant]
+	if u == nil {
+		u = &TenantUse{Since: j.AcceptedAt}
+		to[j.Tenant] = u
+	}
+	u.WaitingMilli += milli
+	u.LargestMilli = max(u.LargestMilli, milli)
+	if j.AcceptedAt.Before(u.Since) {
+		u.Since = j.AcceptedAt
+	}
+}
+
+// addTenants adds the tenants that use and request most.
+func (out *Summary) addTenants(s *engine.State, waiting map[string]*TenantUse) {
 	for t := range s.Tenants() {
 		_, use, _ := s.Tenant(t.ID)
-		u := TenantUse{t.ID, int64(1000*use.GPUs + use.GPUMilli), int64(use.WholeCPUs()), int64(use.MemoryMB)}
-		if u.GPUMilli > 0 || u.CPUs > 0 || u.MemoryMB > 0 {
+		u := TenantUse{Tenant: t.ID, GPUMilli: int64(1000*use.GPUs + use.GPUMilli), CPUs: int64(use.WholeCPUs()), MemoryMB: int64(use.MemoryMB)}
+		if w := waiting[t.ID]; w != nil {
+			u.WaitingMilli, u.LargestMilli, u.Since = w.WaitingMilli, w.LargestMilli, w.Since.UTC().Truncate(time.Second)
+		}
+		if u.GPUMilli > 0 || u.CPUs > 0 || u.MemoryMB > 0 || u.WaitingMilli > 0 {
 			out.Tenants = append(out.Tenants, u)
 		}
 	}
-	slices.SortStableFunc(out.Tenants, func(a, b TenantUse) int { return cmp.Compare(b.GPUMilli, a.GPUMilli) })
+	slices.SortStableFunc(out.Tenants, func(a, b TenantUse) int {
+		return cmp.Compare(b.GPUMilli+b.WaitingMilli, a.GPUMilli+a.WaitingMilli)
+	})
 	out.Tenants = out.Tenants[:min(len(out.Tenants), MaxTenants)]
 	slices.SortFunc(out.Tenants, func(a, b TenantUse) int { return cmp.Compare(a.Tenant, b.Tenant) })
 }

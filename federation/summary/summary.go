@@ -81,12 +81,17 @@ type Class struct {
 	DelayP50, DelayP90 time.Duration
 }
 
-// TenantUse is the use of one tenant.
+// TenantUse is the use of one tenant, and what its waiting jobs request.
 type TenantUse struct {
 	Tenant   string
 	GPUMilli int64
 	CPUs     int64
 	MemoryMB int64
+	// WaitingMilli is what all waiting jobs request, and LargestMilli what the largest of them requests. Since is when the
+	// oldest of them was accepted, zero if none waits.
+	WaitingMilli int64
+	LargestMilli int64
+	Since        time.Time
 }
 
 // Label is a label of nodes.

@@ -63,6 +63,27 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// TestWaiting checks what a summary says of the jobs that wait: only of those that could start now.
+func TestWaiting(t *testing.T) {
+	t.Parallel()
+	w := enginetest.NewCluster()
+	w.Submit("first", ares.Spec{GPUs: 2})
+	w.Submit("gang", ares.Spec{Members: 2, GPUs: 4})
+	w.Submit("part", ares.Spec{GPUMilli: 500})
+	w.Submit("cpus", ares.Spec{CPUs: 4})
+	w.Submit("after", ares.Spec{GPUs: 16, After: []string{"first"}})
+	w.Submit("tomorrow", ares.Spec{GPUs: 16, Start: &ares.StartConditions{Begin: w.Now.Add(24 * time.Hour)}})
+	w.Submit("dependent", ares.Spec{GPUs: 16, Start: &ares.StartConditions{Dependencies: []ares.Dependency{{Type: ares.AfterAny, Job: "first"}}}})
+	got := summary.Of(w.State, &summary.Terms{}, w.Now)
+	if len(got.Tenants) != 1 {
+		t.Fatalf("%+v", got.Tenants)
+	}
+	first, _ := w.State.Job("first")
+	if u := got.Tenants[0]; u.GPUMilli != 0 || u.WaitingMilli != 10_500 || u.LargestMilli != 8000 || !u.Since.Equal(first.AcceptedAt.Truncate(time.Second)) {
+		t.Errorf("%+v, and the first job was accepted at %v", u, first.AcceptedAt)
+	}
+}
+
 // TestSize checks that the summary of a large cluster with many tenants and long names has at most 32 KiB.
 func TestSize(t *testing.T) {
 	t.Parallel()

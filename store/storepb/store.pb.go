@@ -68,6 +68,7 @@ type Record struct {
 	//	*Record_Floor
 	//	*Record_GrantClaim
 	//	*Record_Roster
+	//	*Record_Loan
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -468,6 +469,15 @@ func (x *Record) GetRoster() *Roster {
 	return nil
 }
 
+func (x *Record) GetLoan() *Loan {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Loan); ok {
+			return x.Loan
+		}
+	}
+	return nil
+}
+
 type isRecord_Body interface {
 	isRecord_Body()
 }
@@ -628,6 +638,10 @@ type Record_Roster struct {
 	Roster *Roster `protobuf:"bytes,57,opt,name=roster,proto3,oneof"`
 }
 
+type Record_Loan struct {
+	Loan *Loan `protobuf:"bytes,58,opt,name=loan,proto3,oneof"`
+}
+
 func (*Record_Job) isRecord_Body() {}
 
 func (*Record_Tombstone) isRecord_Body() {}
@@ -705,6 +719,8 @@ func (*Record_Floor) isRecord_Body() {}
 func (*Record_GrantClaim) isRecord_Body() {}
 
 func (*Record_Roster) isRecord_Body() {}
+
+func (*Record_Loan) isRecord_Body() {}
 
 // AuditMark is the position that a server's audit log has reached.
 type AuditMark struct {
@@ -3450,8 +3466,11 @@ type Tenant struct {
 	GpuHours          int32                  `protobuf:"varint,14,opt,name=gpu_hours,json=gpuHours,proto3" json:"gpu_hours,omitempty"`
 	WeightMin         float64                `protobuf:"fixed64,15,opt,name=weight_min,json=weightMin,proto3" json:"weight_min,omitempty"`
 	WeightMax         float64                `protobuf:"fixed64,16,opt,name=weight_max,json=weightMax,proto3" json:"weight_max,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// In a member: what the hub lends, and that the hub decides about the tenant.
+	Loan          *TenantLoan   `protobuf:"bytes,17,opt,name=loan,proto3" json:"loan,omitempty"`
+	Shared        *SharedTenant `protobuf:"bytes,18,opt,name=shared,proto3" json:"shared,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Tenant) Reset() {
@@ -3596,6 +3615,142 @@ func (x *Tenant) GetWeightMax() float64 {
 	return 0
 }
 
+func (x *Tenant) GetLoan() *TenantLoan {
+	if x != nil {
+		return x.Loan
+	}
+	return nil
+}
+
+func (x *Tenant) GetShared() *SharedTenant {
+	if x != nil {
+		return x.Shared
+	}
+	return nil
+}
+
+// TenantLoan is how much of a tenant's quota a member may use (F10).
+type TenantLoan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hub           string                 `protobuf:"bytes,1,opt,name=hub,proto3" json:"hub,omitempty"`          // the hub's incarnation
+	Version       int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // the revision of the hub's record
+	Gpus          int32                  `protobuf:"varint,3,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	Quota         int32                  `protobuf:"varint,4,opt,name=quota,proto3" json:"quota,omitempty"` // the whole quota at the hub
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantLoan) Reset() {
+	*x = TenantLoan{}
+	mi := &file_store_storepb_store_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantLoan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantLoan) ProtoMessage() {}
+
+func (x *TenantLoan) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantLoan.ProtoReflect.Descriptor instead.
+func (*TenantLoan) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *TenantLoan) GetHub() string {
+	if x != nil {
+		return x.Hub
+	}
+	return ""
+}
+
+func (x *TenantLoan) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *TenantLoan) GetGpus() int32 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
+func (x *TenantLoan) GetQuota() int32 {
+	if x != nil {
+		return x.Quota
+	}
+	return 0
+}
+
+// SharedTenant says which version of the hub's tenant a member has.
+type SharedTenant struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hub           string                 `protobuf:"bytes,1,opt,name=hub,proto3" json:"hub,omitempty"`          // the hub's incarnation
+	Version       int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // the revision of the hub's record
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SharedTenant) Reset() {
+	*x = SharedTenant{}
+	mi := &file_store_storepb_store_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SharedTenant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SharedTenant) ProtoMessage() {}
+
+func (x *SharedTenant) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SharedTenant.ProtoReflect.Descriptor instead.
+func (*SharedTenant) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *SharedTenant) GetHub() string {
+	if x != nil {
+		return x.Hub
+	}
+	return ""
+}
+
+func (x *SharedTenant) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
 // Quota is what a tenant or a queue is promised of the GPUs of a model.
 type Quota struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3609,7 +3764,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3621,7 +3776,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3634,7 +3789,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Quota) GetModel() string {
@@ -3684,7 +3839,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3696,7 +3851,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3709,7 +3864,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Queue) GetParent() string {
@@ -3806,7 +3961,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3818,7 +3973,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +3986,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Reservation) GetTenant() string {
@@ -3932,7 +4087,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3944,7 +4099,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3957,7 +4112,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Topology) GetDomains() []*Domain {
@@ -4009,7 +4164,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4021,7 +4176,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4034,7 +4189,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Domain) GetName() string {
@@ -4090,7 +4245,7 @@ type Switch struct {
 
 func (x *Switch) Reset() {
 	*x = Switch{}
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4102,7 +4257,7 @@ func (x *Switch) String() string {
 func (*Switch) ProtoMessage() {}
 
 func (x *Switch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4115,7 +4270,7 @@ func (x *Switch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switch.ProtoReflect.Descriptor instead.
 func (*Switch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Switch) GetName() string {
@@ -4152,7 +4307,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4164,7 +4319,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4177,7 +4332,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Weights) GetAvailability() int32 {
@@ -4224,7 +4379,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4236,7 +4391,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4249,7 +4404,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -4305,7 +4460,7 @@ type LoopPlan struct {
 
 func (x *LoopPlan) Reset() {
 	*x = LoopPlan{}
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4317,7 +4472,7 @@ func (x *LoopPlan) String() string {
 func (*LoopPlan) ProtoMessage() {}
 
 func (x *LoopPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4330,7 +4485,7 @@ func (x *LoopPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopPlan.ProtoReflect.Descriptor instead.
 func (*LoopPlan) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *LoopPlan) GetSequence() int64 {
@@ -4356,7 +4511,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4368,7 +4523,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4381,7 +4536,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Leader) GetServer() string {
@@ -4403,7 +4558,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4415,7 +4570,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4428,7 +4583,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Progress) GetPercent() float64 {
@@ -4475,7 +4630,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4487,7 +4642,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4500,7 +4655,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Token) GetHash() []byte {
@@ -4557,7 +4712,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4569,7 +4724,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4582,7 +4737,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Grant) GetRole() string {
@@ -4622,7 +4777,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_store_storepb_store_proto_msgTypes[47]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4634,7 +4789,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[47]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4647,7 +4802,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Binding) GetSubject() string {
@@ -4697,7 +4852,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_store_storepb_store_proto_msgTypes[48]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4709,7 +4864,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[48]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4722,7 +4877,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{48}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Identity) GetStore() string {
@@ -4753,7 +4908,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_store_storepb_store_proto_msgTypes[49]
+	mi := &file_store_storepb_store_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4765,7 +4920,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[49]
+	mi := &file_store_storepb_store_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4778,7 +4933,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{49}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Restored) GetRestore() string {
@@ -4823,7 +4978,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_store_storepb_store_proto_msgTypes[50]
+	mi := &file_store_storepb_store_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4835,7 +4990,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[50]
+	mi := &file_store_storepb_store_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4848,7 +5003,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{50}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Batch) GetRevision() int64 {
@@ -4893,7 +5048,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_store_storepb_store_proto_msgTypes[51]
+	mi := &file_store_storepb_store_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4905,7 +5060,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[51]
+	mi := &file_store_storepb_store_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4918,7 +5073,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{51}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Change) GetKey() string {
@@ -4971,7 +5126,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_store_storepb_store_proto_msgTypes[52]
+	mi := &file_store_storepb_store_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4983,7 +5138,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[52]
+	mi := &file_store_storepb_store_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4996,7 +5151,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{52}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Forecast) GetP50() int64 {
@@ -5052,7 +5207,7 @@ type Forecaster struct {
 
 func (x *Forecaster) Reset() {
 	*x = Forecaster{}
-	mi := &file_store_storepb_store_proto_msgTypes[53]
+	mi := &file_store_storepb_store_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5064,7 +5219,7 @@ func (x *Forecaster) String() string {
 func (*Forecaster) ProtoMessage() {}
 
 func (x *Forecaster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[53]
+	mi := &file_store_storepb_store_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5077,7 +5232,7 @@ func (x *Forecaster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecaster.ProtoReflect.Descriptor instead.
 func (*Forecaster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{53}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Forecaster) GetAt() int64 {
@@ -5116,7 +5271,7 @@ type Score struct {
 
 func (x *Score) Reset() {
 	*x = Score{}
-	mi := &file_store_storepb_store_proto_msgTypes[54]
+	mi := &file_store_storepb_store_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5128,7 +5283,7 @@ func (x *Score) String() string {
 func (*Score) ProtoMessage() {}
 
 func (x *Score) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[54]
+	mi := &file_store_storepb_store_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5141,7 +5296,7 @@ func (x *Score) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Score.ProtoReflect.Descriptor instead.
 func (*Score) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{54}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Score) GetScore() int64 {
@@ -5254,7 +5409,7 @@ type JoinToken struct {
 
 func (x *JoinToken) Reset() {
 	*x = JoinToken{}
-	mi := &file_store_storepb_store_proto_msgTypes[55]
+	mi := &file_store_storepb_store_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5266,7 +5421,7 @@ func (x *JoinToken) String() string {
 func (*JoinToken) ProtoMessage() {}
 
 func (x *JoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[55]
+	mi := &file_store_storepb_store_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5279,7 +5434,7 @@ func (x *JoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinToken.ProtoReflect.Descriptor instead.
 func (*JoinToken) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{55}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *JoinToken) GetHash() []byte {
@@ -5358,7 +5513,7 @@ type Authority struct {
 
 func (x *Authority) Reset() {
 	*x = Authority{}
-	mi := &file_store_storepb_store_proto_msgTypes[56]
+	mi := &file_store_storepb_store_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5370,7 +5525,7 @@ func (x *Authority) String() string {
 func (*Authority) ProtoMessage() {}
 
 func (x *Authority) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[56]
+	mi := &file_store_storepb_store_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5383,7 +5538,7 @@ func (x *Authority) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Authority.ProtoReflect.Descriptor instead.
 func (*Authority) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{56}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Authority) GetCertificate() []byte {
@@ -5420,7 +5575,7 @@ type Joined struct {
 
 func (x *Joined) Reset() {
 	*x = Joined{}
-	mi := &file_store_storepb_store_proto_msgTypes[57]
+	mi := &file_store_storepb_store_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5432,7 +5587,7 @@ func (x *Joined) String() string {
 func (*Joined) ProtoMessage() {}
 
 func (x *Joined) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[57]
+	mi := &file_store_storepb_store_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5445,7 +5600,7 @@ func (x *Joined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Joined.ProtoReflect.Descriptor instead.
 func (*Joined) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{57}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Joined) GetToken() string {
@@ -5482,7 +5637,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_store_storepb_store_proto_msgTypes[58]
+	mi := &file_store_storepb_store_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5494,7 +5649,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[58]
+	mi := &file_store_storepb_store_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5507,7 +5662,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{58}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Revocation) GetBy() string {
@@ -5550,7 +5705,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_store_storepb_store_proto_msgTypes[59]
+	mi := &file_store_storepb_store_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5562,7 +5717,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[59]
+	mi := &file_store_storepb_store_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5575,7 +5730,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{59}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Secret) GetVersion() int64 {
@@ -5634,6 +5789,68 @@ func (x *Secret) GetBy() string {
 	return ""
 }
 
+// Loan is the hub's record of the quota that one cluster may use of a tenant. Its key
+// names the tenant and the cluster.
+type Loan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gpus          int32                  `protobuf:"varint,1,opt,name=gpus,proto3" json:"gpus,omitempty"`   // the most that the cluster may use
+	Limit         int32                  `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"` // what it was told; lower than gpus until it has answered
+	Fresh         bool                   `protobuf:"varint,3,opt,name=fresh,proto3" json:"fresh,omitempty"` // it has not answered yet, so what it uses is unknown
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Loan) Reset() {
+	*x = Loan{}
+	mi := &file_store_storepb_store_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Loan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Loan) ProtoMessage() {}
+
+func (x *Loan) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Loan.ProtoReflect.Descriptor instead.
+func (*Loan) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *Loan) GetGpus() int32 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
+func (x *Loan) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *Loan) GetFresh() bool {
+	if x != nil {
+		return x.Fresh
+	}
+	return false
+}
+
 // Cluster is a member of the federation, at the hub. Its key has its name.
 type Cluster struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5678,7 +5895,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_store_storepb_store_proto_msgTypes[60]
+	mi := &file_store_storepb_store_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5690,7 +5907,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[60]
+	mi := &file_store_storepb_store_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5703,7 +5920,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{60}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Cluster) GetStore() string {
@@ -5931,7 +6148,7 @@ type ClusterKey struct {
 
 func (x *ClusterKey) Reset() {
 	*x = ClusterKey{}
-	mi := &file_store_storepb_store_proto_msgTypes[61]
+	mi := &file_store_storepb_store_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5943,7 +6160,7 @@ func (x *ClusterKey) String() string {
 func (*ClusterKey) ProtoMessage() {}
 
 func (x *ClusterKey) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[61]
+	mi := &file_store_storepb_store_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5956,7 +6173,7 @@ func (x *ClusterKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterKey.ProtoReflect.Descriptor instead.
 func (*ClusterKey) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{61}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ClusterKey) GetCertificate() []byte {
@@ -5991,7 +6208,7 @@ var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\x1a\x0fapipb/pki.proto\"\x99\x10\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\x1a\x0fapipb/pki.proto\"\xc4\x10\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -6044,7 +6261,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05floor\x187 \x01(\v2\x14.ares.store.v1.FloorH\x00R\x05floor\x12<\n" +
 	"\vgrant_claim\x188 \x01(\v2\x19.ares.store.v1.GrantClaimH\x00R\n" +
 	"grantClaim\x12/\n" +
-	"\x06roster\x189 \x01(\v2\x15.ares.store.v1.RosterH\x00R\x06rosterB\x06\n" +
+	"\x06roster\x189 \x01(\v2\x15.ares.store.v1.RosterH\x00R\x06roster\x12)\n" +
+	"\x04loan\x18: \x01(\v2\x13.ares.store.v1.LoanH\x00R\x04loanB\x06\n" +
 	"\x04body\"]\n" +
 	"\tAuditMark\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x12\n" +
@@ -6303,7 +6521,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x03why\x18\x02 \x01(\tR\x03why\x12\x14\n" +
 	"\x05since\x18\x03 \x01(\x03R\x05since\x12\x14\n" +
 	"\x05drain\x18\x04 \x01(\bR\x05drain\x12\x14\n" +
-	"\x05force\x18\x05 \x01(\bR\x05force\"\xb8\x04\n" +
+	"\x05force\x18\x05 \x01(\bR\x05force\"\x9c\x05\n" +
 	"\x06Tenant\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bmax_gpus\x18\x02 \x01(\x05R\amaxGpus\x12)\n" +
@@ -6325,7 +6543,18 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
 	"weight_min\x18\x0f \x01(\x01R\tweightMin\x12\x1d\n" +
 	"\n" +
-	"weight_max\x18\x10 \x01(\x01R\tweightMax\"c\n" +
+	"weight_max\x18\x10 \x01(\x01R\tweightMax\x12-\n" +
+	"\x04loan\x18\x11 \x01(\v2\x19.ares.store.v1.TenantLoanR\x04loan\x123\n" +
+	"\x06shared\x18\x12 \x01(\v2\x1b.ares.store.v1.SharedTenantR\x06shared\"b\n" +
+	"\n" +
+	"TenantLoan\x12\x10\n" +
+	"\x03hub\x18\x01 \x01(\tR\x03hub\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x12\n" +
+	"\x04gpus\x18\x03 \x01(\x05R\x04gpus\x12\x14\n" +
+	"\x05quota\x18\x04 \x01(\x05R\x05quota\":\n" +
+	"\fSharedTenant\x12\x10\n" +
+	"\x03hub\x18\x01 \x01(\tR\x03hub\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x03R\aversion\"c\n" +
 	"\x05Quota\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x18\n" +
 	"\anominal\x18\x02 \x01(\x05R\anominal\x12\x16\n" +
@@ -6512,7 +6741,11 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"created_at\x18\x06 \x01(\x03R\tcreatedAt\x12\x1d\n" +
 	"\n" +
 	"updated_at\x18\a \x01(\x03R\tupdatedAt\x12\x0e\n" +
-	"\x02by\x18\b \x01(\tR\x02by\"\xbf\b\n" +
+	"\x02by\x18\b \x01(\tR\x02by\"F\n" +
+	"\x04Loan\x12\x12\n" +
+	"\x04gpus\x18\x01 \x01(\x05R\x04gpus\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x14\n" +
+	"\x05fresh\x18\x03 \x01(\bR\x05fresh\"\xbf\b\n" +
 	"\aCluster\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x14\n" +
@@ -6573,7 +6806,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*AuditMark)(nil),         // 1: ares.store.v1.AuditMark
@@ -6609,43 +6842,46 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*Session)(nil),           // 31: ares.store.v1.Session
 	(*Cordon)(nil),            // 32: ares.store.v1.Cordon
 	(*Tenant)(nil),            // 33: ares.store.v1.Tenant
-	(*Quota)(nil),             // 34: ares.store.v1.Quota
-	(*Queue)(nil),             // 35: ares.store.v1.Queue
-	(*Reservation)(nil),       // 36: ares.store.v1.Reservation
-	(*Topology)(nil),          // 37: ares.store.v1.Topology
-	(*Domain)(nil),            // 38: ares.store.v1.Domain
-	(*Switch)(nil),            // 39: ares.store.v1.Switch
-	(*Weights)(nil),           // 40: ares.store.v1.Weights
-	(*Usage)(nil),             // 41: ares.store.v1.Usage
-	(*LoopPlan)(nil),          // 42: ares.store.v1.LoopPlan
-	(*Leader)(nil),            // 43: ares.store.v1.Leader
-	(*Progress)(nil),          // 44: ares.store.v1.Progress
-	(*Token)(nil),             // 45: ares.store.v1.Token
-	(*Grant)(nil),             // 46: ares.store.v1.Grant
-	(*Binding)(nil),           // 47: ares.store.v1.Binding
-	(*Identity)(nil),          // 48: ares.store.v1.Identity
-	(*Restored)(nil),          // 49: ares.store.v1.Restored
-	(*Batch)(nil),             // 50: ares.store.v1.Batch
-	(*Change)(nil),            // 51: ares.store.v1.Change
-	(*Forecast)(nil),          // 52: ares.store.v1.Forecast
-	(*Forecaster)(nil),        // 53: ares.store.v1.Forecaster
-	(*Score)(nil),             // 54: ares.store.v1.Score
-	(*JoinToken)(nil),         // 55: ares.store.v1.JoinToken
-	(*Authority)(nil),         // 56: ares.store.v1.Authority
-	(*Joined)(nil),            // 57: ares.store.v1.Joined
-	(*Revocation)(nil),        // 58: ares.store.v1.Revocation
-	(*Secret)(nil),            // 59: ares.store.v1.Secret
-	(*Cluster)(nil),           // 60: ares.store.v1.Cluster
-	(*ClusterKey)(nil),        // 61: ares.store.v1.ClusterKey
-	nil,                       // 62: ares.store.v1.PolicyNote.LabelsEntry
-	nil,                       // 63: ares.store.v1.JobUpdate.LabelsEntry
-	nil,                       // 64: ares.store.v1.Reservation.SelectorEntry
-	nil,                       // 65: ares.store.v1.Cluster.LabelsEntry
-	nil,                       // 66: ares.store.v1.Cluster.PricesEntry
-	(*apipb.NodeInfo)(nil),    // 67: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 68: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 69: ares.v1.DeviceShare
-	(*apipb.NodeGrant)(nil),   // 70: ares.v1.NodeGrant
+	(*TenantLoan)(nil),        // 34: ares.store.v1.TenantLoan
+	(*SharedTenant)(nil),      // 35: ares.store.v1.SharedTenant
+	(*Quota)(nil),             // 36: ares.store.v1.Quota
+	(*Queue)(nil),             // 37: ares.store.v1.Queue
+	(*Reservation)(nil),       // 38: ares.store.v1.Reservation
+	(*Topology)(nil),          // 39: ares.store.v1.Topology
+	(*Domain)(nil),            // 40: ares.store.v1.Domain
+	(*Switch)(nil),            // 41: ares.store.v1.Switch
+	(*Weights)(nil),           // 42: ares.store.v1.Weights
+	(*Usage)(nil),             // 43: ares.store.v1.Usage
+	(*LoopPlan)(nil),          // 44: ares.store.v1.LoopPlan
+	(*Leader)(nil),            // 45: ares.store.v1.Leader
+	(*Progress)(nil),          // 46: ares.store.v1.Progress
+	(*Token)(nil),             // 47: ares.store.v1.Token
+	(*Grant)(nil),             // 48: ares.store.v1.Grant
+	(*Binding)(nil),           // 49: ares.store.v1.Binding
+	(*Identity)(nil),          // 50: ares.store.v1.Identity
+	(*Restored)(nil),          // 51: ares.store.v1.Restored
+	(*Batch)(nil),             // 52: ares.store.v1.Batch
+	(*Change)(nil),            // 53: ares.store.v1.Change
+	(*Forecast)(nil),          // 54: ares.store.v1.Forecast
+	(*Forecaster)(nil),        // 55: ares.store.v1.Forecaster
+	(*Score)(nil),             // 56: ares.store.v1.Score
+	(*JoinToken)(nil),         // 57: ares.store.v1.JoinToken
+	(*Authority)(nil),         // 58: ares.store.v1.Authority
+	(*Joined)(nil),            // 59: ares.store.v1.Joined
+	(*Revocation)(nil),        // 60: ares.store.v1.Revocation
+	(*Secret)(nil),            // 61: ares.store.v1.Secret
+	(*Loan)(nil),              // 62: ares.store.v1.Loan
+	(*Cluster)(nil),           // 63: ares.store.v1.Cluster
+	(*ClusterKey)(nil),        // 64: ares.store.v1.ClusterKey
+	nil,                       // 65: ares.store.v1.PolicyNote.LabelsEntry
+	nil,                       // 66: ares.store.v1.JobUpdate.LabelsEntry
+	nil,                       // 67: ares.store.v1.Reservation.SelectorEntry
+	nil,                       // 68: ares.store.v1.Cluster.LabelsEntry
+	nil,                       // 69: ares.store.v1.Cluster.PricesEntry
+	(*apipb.NodeInfo)(nil),    // 70: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 71: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 72: ares.v1.DeviceShare
+	(*apipb.NodeGrant)(nil),   // 73: ares.v1.NodeGrant
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	2,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
@@ -6654,81 +6890,84 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	29, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
 	30, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
 	31, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	67, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	70, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
 	32, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
 	33, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
-	42, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
-	43, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
-	44, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
-	45, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
-	48, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
-	49, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
-	35, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
-	37, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
-	41, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
+	44, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
+	45, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
+	46, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
+	47, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
+	50, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
+	51, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
+	37, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
+	39, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
+	43, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
 	5,  // 18: ares.store.v1.Record.awaited:type_name -> ares.store.v1.Awaited
-	52, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
-	53, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
-	36, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
-	54, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
-	47, // 23: ares.store.v1.Record.binding:type_name -> ares.store.v1.Binding
+	54, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
+	55, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
+	38, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
+	56, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
+	49, // 23: ares.store.v1.Record.binding:type_name -> ares.store.v1.Binding
 	4,  // 24: ares.store.v1.Record.policy:type_name -> ares.store.v1.Policy
-	55, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
-	56, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
-	58, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
-	57, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
+	57, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
+	58, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
+	60, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
+	59, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
 	1,  // 29: ares.store.v1.Record.audit_mark:type_name -> ares.store.v1.AuditMark
-	59, // 30: ares.store.v1.Record.secret:type_name -> ares.store.v1.Secret
-	60, // 31: ares.store.v1.Record.cluster:type_name -> ares.store.v1.Cluster
-	61, // 32: ares.store.v1.Record.cluster_key:type_name -> ares.store.v1.ClusterKey
+	61, // 30: ares.store.v1.Record.secret:type_name -> ares.store.v1.Secret
+	63, // 31: ares.store.v1.Record.cluster:type_name -> ares.store.v1.Cluster
+	64, // 32: ares.store.v1.Record.cluster_key:type_name -> ares.store.v1.ClusterKey
 	9,  // 33: ares.store.v1.Record.job_grant:type_name -> ares.store.v1.JobGrant
 	10, // 34: ares.store.v1.Record.asking:type_name -> ares.store.v1.Asking
 	11, // 35: ares.store.v1.Record.membership:type_name -> ares.store.v1.Membership
 	12, // 36: ares.store.v1.Record.floor:type_name -> ares.store.v1.Floor
 	15, // 37: ares.store.v1.Record.grant_claim:type_name -> ares.store.v1.GrantClaim
 	13, // 38: ares.store.v1.Record.roster:type_name -> ares.store.v1.Roster
-	68, // 39: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	3,  // 40: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
-	62, // 41: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
-	23, // 42: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	27, // 43: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	28, // 44: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	20, // 45: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
-	19, // 46: ares.store.v1.Run.dropped_usage:type_name -> ares.store.v1.MonthUsage
-	17, // 47: ares.store.v1.Run.hold:type_name -> ares.store.v1.Hold
-	18, // 48: ares.store.v1.Run.updated:type_name -> ares.store.v1.JobUpdate
-	16, // 49: ares.store.v1.Run.notified:type_name -> ares.store.v1.NotifyMark
-	8,  // 50: ares.store.v1.Run.left:type_name -> ares.store.v1.LeftCluster
-	7,  // 51: ares.store.v1.JobGrant.base:type_name -> ares.store.v1.Run
-	7,  // 52: ares.store.v1.Floor.run:type_name -> ares.store.v1.Run
-	14, // 53: ares.store.v1.Roster.clusters:type_name -> ares.store.v1.RosterEntry
-	63, // 54: ares.store.v1.JobUpdate.labels:type_name -> ares.store.v1.JobUpdate.LabelsEntry
-	25, // 55: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
-	21, // 56: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
-	22, // 57: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
-	25, // 58: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	24, // 59: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	22, // 60: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
-	69, // 61: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	26, // 62: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	22, // 63: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
-	34, // 64: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	34, // 65: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	64, // 66: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
-	38, // 67: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	39, // 68: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	40, // 69: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	46, // 70: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
-	51, // 71: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	70, // 72: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
-	70, // 73: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
-	65, // 74: ares.store.v1.Cluster.labels:type_name -> ares.store.v1.Cluster.LabelsEntry
-	66, // 75: ares.store.v1.Cluster.prices:type_name -> ares.store.v1.Cluster.PricesEntry
-	76, // [76:76] is the sub-list for method output_type
-	76, // [76:76] is the sub-list for method input_type
-	76, // [76:76] is the sub-list for extension type_name
-	76, // [76:76] is the sub-list for extension extendee
-	0,  // [0:76] is the sub-list for field type_name
+	62, // 39: ares.store.v1.Record.loan:type_name -> ares.store.v1.Loan
+	71, // 40: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	3,  // 41: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
+	65, // 42: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
+	23, // 43: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	27, // 44: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	28, // 45: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	20, // 46: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
+	19, // 47: ares.store.v1.Run.dropped_usage:type_name -> ares.store.v1.MonthUsage
+	17, // 48: ares.store.v1.Run.hold:type_name -> ares.store.v1.Hold
+	18, // 49: ares.store.v1.Run.updated:type_name -> ares.store.v1.JobUpdate
+	16, // 50: ares.store.v1.Run.notified:type_name -> ares.store.v1.NotifyMark
+	8,  // 51: ares.store.v1.Run.left:type_name -> ares.store.v1.LeftCluster
+	7,  // 52: ares.store.v1.JobGrant.base:type_name -> ares.store.v1.Run
+	7,  // 53: ares.store.v1.Floor.run:type_name -> ares.store.v1.Run
+	14, // 54: ares.store.v1.Roster.clusters:type_name -> ares.store.v1.RosterEntry
+	66, // 55: ares.store.v1.JobUpdate.labels:type_name -> ares.store.v1.JobUpdate.LabelsEntry
+	25, // 56: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
+	21, // 57: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
+	22, // 58: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
+	25, // 59: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	24, // 60: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	22, // 61: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
+	72, // 62: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	26, // 63: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	22, // 64: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
+	36, // 65: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	34, // 66: ares.store.v1.Tenant.loan:type_name -> ares.store.v1.TenantLoan
+	35, // 67: ares.store.v1.Tenant.shared:type_name -> ares.store.v1.SharedTenant
+	36, // 68: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	67, // 69: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
+	40, // 70: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	41, // 71: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	42, // 72: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	48, // 73: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
+	53, // 74: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
+	73, // 75: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
+	73, // 76: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
+	68, // 77: ares.store.v1.Cluster.labels:type_name -> ares.store.v1.Cluster.LabelsEntry
+	69, // 78: ares.store.v1.Cluster.prices:type_name -> ares.store.v1.Cluster.PricesEntry
+	79, // [79:79] is the sub-list for method output_type
+	79, // [79:79] is the sub-list for method input_type
+	79, // [79:79] is the sub-list for extension type_name
+	79, // [79:79] is the sub-list for extension extendee
+	0,  // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -6776,6 +7015,7 @@ func file_store_storepb_store_proto_init() {
 		(*Record_Floor)(nil),
 		(*Record_GrantClaim)(nil),
 		(*Record_Roster)(nil),
+		(*Record_Loan)(nil),
 	}
 	file_store_storepb_store_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
@@ -6784,7 +7024,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   67,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -50,6 +50,8 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Hub", hubLaws},
 		{"Member", memberLaws},
 		{"Roster", rosterLaws},
+		{"Loans", loanLaws},
+		{"Lent", lentLaws},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, l := range group.laws {

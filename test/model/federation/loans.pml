@@ -45,7 +45,7 @@ inline lend(c, value) {
 	assert(lent[0] + lent[1] <= WHOLE)	/* O8: the loans */
 }
 
-/* Uplink.loan: Store.SetLoan in the member. */
+/* Uplink.lent: Store.SetLoan in the member. */
 #ifdef NO_F10_VERSION	/* planted: a member takes an older version */
 #define is_newer(m, c) true
 #else
@@ -80,7 +80,7 @@ inline take_told(m, k) {
 	clear_told(m)
 }
 
-/* Hub.loans: Store.Lend. */
+/* Hub.lend: Store.Lend. */
 proctype Lender(byte c) {
 	do
 #ifdef NO_F10_RAISE	/* planted: the member is told before the record is written */
@@ -98,7 +98,7 @@ proctype Lender(byte c) {
 #ifdef NO_F10_SILENT	/* planted: the loan of a silent member is lent again */
 	:: d_step { !asking && lent[c] > 0 && version[c] < CHANGES -> version[c]++; lend(c, 0); printf("hub: cluster %d is silent\n", c) }
 #endif
-	/* Hub.loanAnswered */
+	/* Store.LoanAnswered */
 	:: d_step { reply[c] > 0 && !asking ->
 		if
 #ifdef NO_F10_REPLY	/* planted: the hub takes an answer to an older request */
@@ -120,7 +120,7 @@ proctype Member(byte c) {
 	:: d_step { use[c] < limit[c] -> use[c]++; printf("cluster %d: uses %d\n", c, use[c]);
 		assert(use[0] + use[1] <= WHOLE) }	/* O8: the use */
 	:: d_step { use[c] > 0 -> use[c]-- }
-	/* Hub.hello, grant.Hub.Resolve: every member tells the restored hub what it may use. */
+	/* Hub.hello, Hub.adoptLoans: every member tells the restored hub what it may use. */
 	:: d_step { asking && confirmed[c] && !answered[c] -> known_hub[c] = hub_inc; answered[c] = true;
 		lent[c] = (use[c] > limit[c] -> use[c] : limit[c]);
 		version[c] = (version[c] > seen[c] -> version[c] : seen[c]);
