@@ -351,7 +351,11 @@ func (l *link) welcome(m *apipb.HubWelcome) error {
 			return err
 		}
 	}
-	age := l.u.Boot().Sub(l.began)
+	// The welcome is an answer, too: the hub counts its silence from a later time than l.began. Without this, a job that is confirmed
+	// here would be suspended again until the first heartbeat is answered.
+	now := l.u.Boot()
+	l.u.acknowledged(l.began, now)
+	age := now.Sub(l.began)
 	for _, e := range l.granted() {
 		if e.Run.Unconfirmed && !dropped[e.Job.ID] && !mayConfirm(e.Job, age) { // the welcome is old: the next answer confirms the job
 			l.u.mu.Lock()
