@@ -2,6 +2,7 @@ package ares_test
 
 import (
 	"testing"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -169,5 +170,48 @@ func TestReturnedDependency(t *testing.T) {
 	}
 	if ares.Singleton.State(ares.Returned, false) != ares.DependencyMet || ares.AfterStart.State(ares.Returned, true) != ares.DependencyMet {
 		t.Error("a returned job holds back a job that only waits for its start or its absence")
+	}
+}
+
+// TestMirrorKeepsAttempts moves a job through several clusters. The hub must keep the last attempts, with their clusters and numbers,
+// and the usage of all of them.
+func TestMirrorKeepsAttempts(t *testing.T) {
+	hub, job := ares.NewRun(t0), grantedJob(ares.Restart)
+	now, clusters := t0, []string{"a", "b", "c"}
+	for i, cluster := range clusters {
+		base := hub.Base()
+		if err := hub.Bind(cluster, int64(i+1), now); err != nil {
+			t.Fatal(err)
+		}
+		owner := ares.NewRun(now)
+		owner.Retries = 4
+		for k := range 4 {
+			owner.Attempts = append(owner.Attempts, ares.Attempt{
+				Number: k + 1, Fence: ares.Fence(k + 1), PlacedAt: now, StartedAt: now, EndedAt: now.Add(time.Hour), Outcome: ares.OutcomeFailed,
+				Seats: []ares.SeatStatus{{Seat: ares.Seat{Node: "n", Shares: []ares.Share{{Device: "d", Milli: 1000}}}, State: ares.SeatReleased}},
+			})
+			now = now.Add(time.Hour)
+		}
+		owner.Placed = 4
+		for range 2 { // the second copy must change nothing
+			owner.Revision++
+			if _, err := hub.Mirror(&base, &owner); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := hub.Unbind(job, false, "it failed there", now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(hub.Attempts) != ares.MaxAttemptsKept || hub.Placed != 12 || hub.Retries != 12 || hub.RanFor(now) != 12*time.Hour {
+		t.Errorf("%d attempts of %d are kept, after %d retries and %s", len(hub.Attempts), hub.Placed, hub.Retries, hub.RanFor(now))
+	}
+	for i := range hub.Attempts {
+		if a := &hub.Attempts[i]; a.Number != i+5 || a.Cluster != clusters[1+i/4] {
+			t.Errorf("attempt %d is %+v", i, a)
+		}
+	}
+	if u := hub.DroppedUsage; len(u) != 1 || u[0].GPUMilli != 4*1000*3_600_000 || u[0].Ran != 4*time.Hour {
+		t.Errorf("the usage of the dropped attempts is %+v", u)
 	}
 }

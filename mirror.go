@@ -24,15 +24,32 @@ func (r *Run) Bind(cluster string, epoch int64, now time.Time) error {
 	return nil
 }
 
-// Base returns the part of a run that stays when the job is bound: earlier attempts count only by their usage, because
-// their devices belong to another cluster.
+// Base returns the part of a run that stays when the job is bound. Of the attempts, that is what has ended, with seats that are
+// free: they belong to another cluster.
 func (r *Run) Base() Run {
 	base := r.Clone()
-	for i := range base.Attempts {
-		base.addDropped(&base.Attempts[i])
-	}
-	base.Attempts = nil
+	base.Attempts = slices.DeleteFunc(base.Attempts, func(a Attempt) bool { return !a.Ended() || !a.Free() })
 	return base
+}
+
+// attemptsOf returns the attempts before the job was bound, followed by those in the owner's run, and drops the oldest ones if there
+// are too many. The method must be called on the new run.
+func (r *Run) attemptsOf(base *Run) {
+	seats := 0
+	for i := range r.Attempts {
+		seats += len(r.Attempts[i].Seats)
+	}
+	first := len(base.Attempts)
+	for first > 0 && len(r.Attempts)+len(base.Attempts)-first < MaxAttemptsKept {
+		if seats += len(base.Attempts[first-1].Seats); seats > MaxSeatsKept {
+			break
+		}
+		first--
+	}
+	for i := range base.Attempts[:first] {
+		r.addDropped(&base.Attempts[i])
+	}
+	r.Attempts = slices.Concat(base.Attempts[first:], r.Attempts)
 }
 
 // Mirror replaces the run by the owner's run `m`, added to what happened before the job was bound. It reports whether the
@@ -50,7 +67,7 @@ func (r *Run) Mirror(base, m *Run) (changed bool, err error) {
 	next := m.Clone()
 	for i := range next.Attempts {
 		a := &next.Attempts[i]
-		a.Number += base.Placed
+		a.Number, a.Cluster = a.Number+base.Placed, r.Cluster
 		for k := range a.Seats {
 			if a.Ended() {
 				a.Seats[k].State = SeatReleased // the owner, not the hub, waits for the devices
@@ -60,6 +77,7 @@ func (r *Run) Mirror(base, m *Run) (changed bool, err error) {
 	next.Placed, next.Retries, next.Preemptions = base.Placed+m.Placed, base.Retries+m.Retries, base.Preemptions+m.Preemptions
 	next.Ran += base.Ran
 	next.DroppedUsage = addUsage(base.DroppedUsage, m.DroppedUsage)
+	next.attemptsOf(base)
 	next.Transitions, next.Dropped = slices.Clone(base.Transitions), base.Dropped+m.Dropped
 	for i, t := range m.Transitions {
 		if i == 0 && t.Message == accepted {
@@ -84,9 +102,12 @@ func (r *Run) Mirror(base, m *Run) (changed bool, err error) {
 // does not know the elements.
 func (r *Run) AddElements(elements ...*Run) {
 	for _, e := range elements {
-		base := e.Base()
-		r.Ran += base.Ran
-		r.DroppedUsage = addUsage(r.DroppedUsage, base.DroppedUsage)
+		sum := e.Clone()
+		for i := range sum.Attempts {
+			sum.addDropped(&sum.Attempts[i])
+		}
+		r.Ran += sum.Ran
+		r.DroppedUsage = addUsage(r.DroppedUsage, sum.DroppedUsage)
 	}
 }
 

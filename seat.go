@@ -66,6 +66,8 @@ type Attempt struct {
 	// CheckpointedAt is when the attempt last saved its progress, or zero if it never did.
 	CheckpointedAt time.Time
 	Preemption     *Preemption `json:"Yield"` // for a preempted attempt, the preemptor and the cost
+	// Cluster is, at a hub, the cluster in which the attempt ran. Its nodes and its fence are those of that cluster.
+	Cluster string `json:",omitempty"`
 }
 
 // Ended reports whether the attempt has an outcome.

@@ -2086,7 +2086,9 @@ type Attempt struct {
 	// The last checkpoint; absent without one.
 	CheckpointedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=checkpointed_at,json=checkpointedAt,proto3" json:"checkpointed_at,omitempty"`
 	// For a preempted attempt: the preempting job, the reason and the cost.
-	Preemption    *Preemption `protobuf:"bytes,13,opt,name=preemption,proto3" json:"preemption,omitempty"`
+	Preemption *Preemption `protobuf:"bytes,13,opt,name=preemption,proto3" json:"preemption,omitempty"`
+	// At a hub: the cluster in which it ran.
+	Cluster       string `protobuf:"bytes,30,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2210,6 +2212,13 @@ func (x *Attempt) GetPreemption() *Preemption {
 		return x.Preemption
 	}
 	return nil
+}
+
+func (x *Attempt) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
 }
 
 // JobSeat is the node and the devices of one rank in an attempt.
@@ -5079,7 +5088,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\tJobResult\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x18\n" +
 	"\aoutcome\x18\x02 \x01(\tR\aoutcome\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xab\x04\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xc5\x04\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\tR\x05fence\x12&\n" +
@@ -5097,7 +5106,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x0fcheckpointed_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x0echeckpointedAt\x123\n" +
 	"\n" +
 	"preemption\x18\r \x01(\v2\x13.ares.v1.PreemptionR\n" +
-	"preemption\"\xc4\x01\n" +
+	"preemption\x12\x18\n" +
+	"\acluster\x18\x1e \x01(\tR\acluster\"\xc4\x01\n" +
 	"\aJobSeat\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +

@@ -68,6 +68,7 @@ func (s *session) noteReturnable(m *apipb.ReturnOffer) {
 	}
 	s.t.mu.Lock()
 	s.returnable[id] = returnOffer{m.GetEpoch(), ares.Clip(m.GetReason()), time.Now()}
+	s.t.offersBack = true
 	s.t.mu.Unlock()
 	wake(s.t.changed)
 }
@@ -88,8 +89,16 @@ type returnable struct {
 	g     *ares.Grant
 }
 
-// askForReturns asks for the jobs that their owners would give back and that another cluster could run.
-func (t *term) askForReturns() {
+// askForReturns asks for the jobs that their owners would give back and that another cluster could run. A look costs the chooser
+// time, so it is taken only once in an interval, and when an owner has made another offer.
+func (t *term) askForReturns(due bool) {
+	t.mu.Lock()
+	due = due || t.offersBack
+	t.offersBack = false
+	t.mu.Unlock()
+	if !due {
+		return
+	}
 	all := t.returnables()
 	if len(all) == 0 {
 		return

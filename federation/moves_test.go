@@ -106,8 +106,13 @@ func moveAfterFailures(t *testing.T, h *hub) {
 	}
 	b.try(t, id, ares.OutcomeSucceeded)
 	e := h.await(id, ares.Succeeded)
-	if r := &e.Run; r.Cluster != "b" || r.Epoch <= first || r.Placed != 5 || r.Retries != 4 || r.Last().Number != 5 || len(r.DroppedUsage) == 0 {
+	if r := &e.Run; r.Cluster != "b" || r.Epoch <= first || r.Placed != 5 || r.Retries != 4 || r.Last().Number != 5 || len(r.Attempts) != 5 || len(r.DroppedUsage) > 0 {
 		t.Errorf("the hub's run is %+v", r)
+	}
+	for i := range e.Run.Attempts {
+		if at := &e.Run.Attempts[i]; at.Number != i+1 || at.Cluster != []string{"a", "a", "b", "b", "b"}[i] || !at.Free() {
+			t.Errorf("attempt %d at the hub is %+v", i+1, at)
+		}
 	}
 	if left := e.Run.Left; len(left) != 1 || left[0].Cluster != "a" || left[0].Times != 1 {
 		t.Errorf("the clusters that gave the job back: %+v", left)

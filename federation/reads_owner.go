@@ -55,6 +55,9 @@ func (h *Hub) OwnerRun(ctx context.Context, id ares.JobID, who Reader) (run *are
 // OwnerLogs passes on output of a job that a cluster owns, or in which it has ended. The attempt is one of the given run. The
 // parts have the number that the hub gives to the attempt.
 func (h *Hub) OwnerLogs(ctx context.Context, run *ares.Run, a *ares.Attempt, req *apipb.StreamLogsRequest, who Reader, send func(*apipb.StreamLogsResponse) error) error {
+	if a.Cluster != "" && a.Cluster != run.Cluster {
+		return ares.Errorf(ares.NotFound, "attempt %d of job %s ran in cluster %s, which has given the job back since: ask a server of that cluster for its output", a.Number, ares.Clip(req.GetJobId()), a.Cluster)
+	}
 	q := who.read(apipb.OwnerRead_KIND_LOGS, ares.JobID(req.GetJobId()), run.Epoch)
 	q.Logs, q.Fence = req, int64(a.Fence)
 	return h.ask(ctx, run.Cluster, q, func(m *apipb.ReadAnswer) error {

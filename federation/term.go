@@ -31,9 +31,11 @@ type term struct {
 	unheard  map[string]time.Time // when a cluster without a session was heard last
 	lost     map[string]bool      // clusters that were reported as unreachable
 	biddings map[ares.JobID]*bidding
-	quoted   map[ares.JobID]quotedOffer // the open offers that this leader has made with the Chooser
-	roster   *store.Roster              // as of the last read of the clusters
-	recorded *store.Roster              // the last one that was written to history
+	// offersBack is true when a member has offered to give a job back since the hub looked at these offers.
+	offersBack bool
+	quoted     map[ares.JobID]quotedOffer // the open offers that this leader has made with the Chooser
+	roster     *store.Roster              // as of the last read of the clusters
+	recorded   *store.Roster              // the last one that was written to history
 
 	binder     binder
 	rosterNews chan struct{} // holds one token when the roster is to be written to history
@@ -123,7 +125,7 @@ func (t *term) round(ctx context.Context) error {
 	err = t.lend(ctx) // before the offers that depend on it
 	t.look()
 	t.tellRoster()
-	t.askForReturns()
+	t.askForReturns(due)
 	if err = errors.Join(err, t.vouch(ctx)); due {
 		err = errors.Join(err, t.fence(ctx))
 	}

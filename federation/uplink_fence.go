@@ -16,47 +16,49 @@ const suspended = "the hub does not answer, and the job has on_partition: fence"
 // stopFenced suspends the jobs with on_partition: fence that must not run without an answer of the hub any longer (F11). A
 // running job is stopped, and a suspended job does not start again before the hub has confirmed it.
 func (u *Uplink) stopFenced(ctx context.Context, now boottime.Time) {
-	u.mu.Lock()
-	answered, began := u.answered, u.began
-	u.mu.Unlock()
-	var due []grant.Ref
+	type overdue struct {
+		grant.Ref
+
+		after time.Duration
+	}
+	mayRun := u.fenceAt(now)
+	var due []overdue
 	u.view.Search(func(j *ares.Job) bool {
 		if j.Origin == nil {
 			return false
 		}
 		after, fenced := fencedAfter(j)
-		switch {
-		case !fenced:
-			return false
-		case answered.IsZero():
-			return !grant.MayStartMoved(now.Sub(began), after)
-		}
-		return !grant.MayStart(now.Sub(answered), after)
+		return fenced && !mayRun(after)
 	}, func(e *entry) bool {
 		if !e.Run.Phase.Final() && !e.Run.Unconfirmed {
-			due = append(due, grant.Ref{Job: e.Job.ID, Epoch: e.Job.Origin.Epoch})
+			after, _ := fencedAfter(e.Job)
+			due = append(due, overdue{grant.Ref{Job: e.Job.ID, Epoch: e.Job.Origin.Epoch}, after})
 		}
 		return true
 	})
-	for _, ref := range due {
-		if u.hasHeardSince(answered) {
-			return // the hub is back, and may have confirmed these jobs since
+	for _, o := range due {
+		if u.fenceAt(u.Boot())(o.after) {
+			continue // the hub has answered since, and perhaps confirmed the job
 		}
-		err := u.Store.Suspend(ctx, ref.Job, suspended, u.Now())
+		err := u.Store.Suspend(ctx, o.Job, suspended, u.Now())
 		if err != nil && ctx.Err() == nil {
-			u.Log.Warn("a job that must not run without the hub could not be suspended yet", "job", ref.Job, "error", err)
+			u.Log.Warn("a job that must not run without the hub could not be suspended yet", "job", o.Job, "error", err)
 		}
 		u.mu.Lock()
-		u.suspended[ref.Job] = ref.Epoch // after the write, whose result may be unknown: an answer before it confirms nothing
+		u.suspended[o.Job] = o.Epoch // after the write, whose result may be unknown: an answer before it confirms nothing
 		u.mu.Unlock()
 	}
 }
 
-// hasHeardSince reports whether the hub has answered a heartbeat that was sent after another one.
-func (u *Uplink) hasHeardSince(answered boottime.Time) bool {
+// fenceAt returns a function that says whether a fenced job may run at a time, by the silence after which the hub takes it.
+func (u *Uplink) fenceAt(now boottime.Time) func(after time.Duration) bool {
 	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.answered != answered
+	answered, began := u.answered, u.began
+	u.mu.Unlock()
+	if answered.IsZero() {
+		return func(after time.Duration) bool { return grant.MayStartMoved(now.Sub(began), after) }
+	}
+	return func(after time.Duration) bool { return grant.MayStart(now.Sub(answered), after) }
 }
 
 // The method `resume` confirms suspended jobs after the answer to a heartbeat of this session. The hub takes a job only from a

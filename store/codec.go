@@ -107,7 +107,7 @@ func attemptRecord(a *ares.Attempt) *storepb.Attempt {
 	m := &storepb.Attempt{
 		Number: int32(a.Number), Fence: int64(a.Fence), PlacedAt: micros(a.PlacedAt), StartedAt: micros(a.StartedAt),
 		EndedAt: micros(a.EndedAt), Outcome: string(a.Outcome), Reason: a.Reason, ExitCode: int32(a.ExitCode), Score: int32(a.Score),
-		Merit: placementScoreRecord(a.PlacementScore), Yield: preemptionRecord(a.Preemption), CheckpointedAt: micros(a.CheckpointedAt),
+		Merit: placementScoreRecord(a.PlacementScore), Yield: preemptionRecord(a.Preemption), CheckpointedAt: micros(a.CheckpointedAt), Cluster: a.Cluster,
 	}
 	for i := range a.Seats {
 		h := &a.Seats[i]
@@ -162,7 +162,7 @@ func attemptOf(m *storepb.Attempt, revision int64) ares.Attempt {
 	a := ares.Attempt{
 		Number: int(m.Number), Fence: ares.Fence(m.Fence), PlacedAt: fromMicros(m.PlacedAt), StartedAt: fromMicros(m.StartedAt),
 		EndedAt: fromMicros(m.EndedAt), Outcome: ares.Outcome(m.Outcome), Reason: m.Reason, ExitCode: int(m.ExitCode), Score: int(m.Score),
-		PlacementScore: placementScoreOf(m.Merit), Preemption: preemptionOf(m.Yield), CheckpointedAt: fromMicros(m.CheckpointedAt),
+		PlacementScore: placementScoreOf(m.Merit), Preemption: preemptionOf(m.Yield), CheckpointedAt: fromMicros(m.CheckpointedAt), Cluster: m.GetCluster(),
 	}
 	if a.Fence == 0 {
 		a.Fence = ares.Fence(revision)

@@ -184,9 +184,14 @@ func (d *Services) logQuery(ctx context.Context, req *apipb.StreamLogsRequest) (
 }
 
 // The method `begun` reports whether the requested attempt has been placed, even if its record has
-// been deleted since.
+// been deleted since. At a hub, the last attempt is the last one in the cluster that has the job now.
 func (q *LogQuery) begun() bool {
-	return len(q.Entry.Run.Attempts) > 0 && q.Attempt <= q.Entry.Run.Placed
+	r := &q.Entry.Run
+	last := r.Last()
+	if last == nil || q.Attempt > r.Placed {
+		return false
+	}
+	return q.Attempt > 0 || last.Cluster == "" || last.Cluster == r.Cluster
 }
 
 // Seat returns the attempt and the seat whose output the query requests, or nil

@@ -130,7 +130,7 @@ func newAttempt(a *ares.Attempt) *apipb.Attempt {
 		Number: int32(a.Number), Fence: strconv.FormatInt(int64(a.Fence), 10),
 		PlacedAt: apipb.Timestamp(a.PlacedAt), StartedAt: apipb.Timestamp(a.StartedAt), EndedAt: apipb.Timestamp(a.EndedAt),
 		Outcome: string(a.Outcome), Reason: a.Reason, ExitCode: int32(a.ExitCode), Score: int32(a.Score),
-		PlacementScore: newPlacementScore(a.PlacementScore), CheckpointedAt: apipb.Timestamp(a.CheckpointedAt),
+		PlacementScore: newPlacementScore(a.PlacementScore), CheckpointedAt: apipb.Timestamp(a.CheckpointedAt), Cluster: a.Cluster,
 	}
 	for i := range a.Seats {
 		h := &a.Seats[i]

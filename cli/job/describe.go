@@ -187,6 +187,10 @@ func (a *commands) writeAttempts(w io.Writer, attempts []*apipb.Attempt, wide bo
 	if wide {
 		t.Head = []string{"ATTEMPT", "RANK", "NODE", "GPUS", "SEAT", "OUTCOME", "EXIT", "RAN", "FENCE", "REASON"}
 	}
+	moved := slices.ContainsFunc(attempts, func(at *apipb.Attempt) bool { return at.GetCluster() != attempts[0].GetCluster() })
+	if moved {
+		t.Head = slices.Insert(t.Head, 1, "CLUSTER")
+	}
 	for _, at := range attempts {
 		for _, seat := range at.GetSeats() {
 			outcome, exit, reason := seat.GetOutcome(), "", cmp.Or(seat.GetReason(), at.GetReason())
@@ -199,6 +203,9 @@ func (a *commands) writeAttempts(w io.Writer, attempts []*apipb.Attempt, wide bo
 				row = append(row, seat.GetState(), outcome, exit, ran, at.GetFence(), reason)
 			} else {
 				row = append(row, outcome, exit, ran, reason)
+			}
+			if moved {
+				row = slices.Insert(row, 1, cmp.Or(at.GetCluster(), "-"))
 			}
 			t.Add(row...)
 		}

@@ -2618,6 +2618,7 @@ type Attempt struct {
 	Merit          *Merit  `protobuf:"bytes,11,opt,name=merit,proto3" json:"merit,omitempty"`
 	Yield          *Yield  `protobuf:"bytes,12,opt,name=yield,proto3" json:"yield,omitempty"`
 	CheckpointedAt int64   `protobuf:"varint,13,opt,name=checkpointed_at,json=checkpointedAt,proto3" json:"checkpointed_at,omitempty"`
+	Cluster        string  `protobuf:"bytes,30,opt,name=cluster,proto3" json:"cluster,omitempty"` // at a hub: where it ran
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2741,6 +2742,13 @@ func (x *Attempt) GetCheckpointedAt() int64 {
 		return x.CheckpointedAt
 	}
 	return 0
+}
+
+func (x *Attempt) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
 }
 
 // Merit says what speaks for a placement, by parts.
@@ -6446,7 +6454,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"lost_milli\x18\x05 \x01(\x03R\tlostMilli\x12\x1f\n" +
 	"\vasked_milli\x18\x06 \x01(\x03R\n" +
 	"askedMilli\x12#\n" +
-	"\rrestart_milli\x18\a \x01(\x03R\frestartMilli\"\x9f\x03\n" +
+	"\rrestart_milli\x18\a \x01(\x03R\frestartMilli\"\xb9\x03\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12)\n" +
@@ -6462,7 +6470,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	" \x01(\x05R\x05score\x12*\n" +
 	"\x05merit\x18\v \x01(\v2\x14.ares.store.v1.MeritR\x05merit\x12*\n" +
 	"\x05yield\x18\f \x01(\v2\x14.ares.store.v1.YieldR\x05yield\x12'\n" +
-	"\x0fcheckpointed_at\x18\r \x01(\x03R\x0echeckpointedAt\"\xfd\x02\n" +
+	"\x0fcheckpointed_at\x18\r \x01(\x03R\x0echeckpointedAt\x12\x18\n" +
+	"\acluster\x18\x1e \x01(\tR\acluster\"\xfd\x02\n" +
 	"\x05Merit\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\tR\x05level\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\"\n" +

@@ -109,9 +109,18 @@ func TestAFailingJobMoves(t *testing.T) {
 	if err != nil || job.GetState() != string(ares.Succeeded) || job.GetCluster() != "west" {
 		t.Errorf("the job is %v, %v", job, err)
 	}
-	if n := len(job.GetAttempts()); n == 0 || job.GetAttempts()[n-1].GetNumber() != 3 {
-		t.Errorf("the attempts are %v", job.GetAttempts())
+	var where []string
+	for _, at := range job.GetAttempts() {
+		where = append(where, fmt.Sprintf("%d %s %d", at.GetNumber(), at.GetCluster(), at.GetExitCode()))
 	}
+	if got := strings.Join(where, " "); got != "1 east 1 2 east 1 3 west 0" {
+		t.Errorf("the attempts are %s", got)
+	}
+	if out := must(t, f.hub, "job", "get", id); !strings.Contains(out, "CLUSTER") {
+		t.Errorf("ares job get prints\n%s", out)
+	}
+	refused(t, f.hub, "ran in cluster east, which has given the job back", "job", "logs", id, "--attempt", "1")
+	must(t, f.hub, "job", "logs", id)
 	if there, err := f.members["east"].Client().Job(t.Context(), id); err != nil || there.GetState() != string(ares.Returned) || len(there.GetAttempts()) != 2 {
 		t.Errorf("in the first cluster, the job is %v, %v", there, err)
 	}
