@@ -34,7 +34,7 @@ type Cluster struct {
 	// The region of its nodes, for jobs that name regions.
 	Region string            `protobuf:"bytes,4,opt,name=region,proto3" json:"region,omitempty"`
 	Labels map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The price of a GPU hour in millionths of the currency, by GPU model.
+	// The price of a GPU-hour in millionths of the currency, by GPU model.
 	Prices map[string]int64 `protobuf:"bytes,6,rep,name=prices,proto3" json:"prices,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// The version of its servers.
 	Version  string                 `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
@@ -267,7 +267,9 @@ func (x *Cluster) GetLoans() []*TenantLoan {
 type RegisterClusterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the cluster: up to 63 letters, digits, '-' and '_'.
-	Name   string            `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// A cluster that is registered again keeps its region, its labels and its prices unless
+	// other ones are given. Labels replace all labels, and prices all prices.
 	Region string            `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
 	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Prices map[string]int64  `protobuf:"bytes,4,rep,name=prices,proto3" json:"prices,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`

@@ -343,7 +343,7 @@ func (h *Hub) unreachable(ctx context.Context, cluster string) error {
 		if since == "" {
 			since = sinceText(c.HealthSince)
 		}
-		return ares.Errorf(ares.Unavailable, "cluster %s cannot be reached%s: try again when `ares cluster get %s` shows it as ready, or ask a server of that cluster. If it is gone for ever, `ares cluster declare-dead %s` lets its jobs run elsewhere",
+		return ares.Errorf(ares.Unavailable, "cluster %s cannot be reached%s: try again when `ares cluster get %s` shows it as ready, or ask a server of that cluster. If it is gone for good and its machines are off, `ares cluster declare-dead %s` lets its jobs run elsewhere",
 			cluster, since, cluster, cluster)
 	case since != "":
 		return ares.Errorf(ares.Unavailable, "cluster %s is not connected to this server of the hub%s: try again, or at another server of the hub", cluster, since)

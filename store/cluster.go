@@ -175,7 +175,15 @@ func (s *Store) RegisterCluster(ctx context.Context, c Cluster) (Cluster, error)
 		if i := slices.IndexFunc(all, func(o Cluster) bool { return o.Name == c.Name }); i >= 0 {
 			next = all[i]
 			next.TokenHash, next.TokenExpiresAt, next.tokenKey = c.TokenHash, c.TokenExpiresAt, nil
-			next.Region, next.Labels, next.Prices = c.Region, c.Labels, c.Prices
+			if c.Region != "" {
+				next.Region = c.Region
+			}
+			if len(c.Labels) > 0 {
+				next.Labels = c.Labels
+			}
+			if len(c.Prices) > 0 {
+				next.Prices = c.Prices
+			}
 		} else if len(all) >= MaxClusters {
 			return Cluster{}, ares.Errorf(ares.LimitReached, "there are %d clusters, which is the limit", len(all))
 		}

@@ -255,7 +255,7 @@ func mayBecome(c *store.Cluster, to store.ClusterState) error {
 	case to == store.ClusterLeft:
 		return nil // registered or dead: the name is given up
 	case c.Decided == store.ClusterDead:
-		return ares.Errorf(ares.Conflict, "cluster %s was declared dead at %s: it must join again, with a token from `ares cluster register %s`", c.Name, c.StateSince.Format(time.RFC3339), c.Name)
+		return ares.Errorf(ares.Conflict, "cluster %s was declared dead at %s: it is ready again when it comes back, or with a new store when it joins with a token from `ares cluster register %s`", c.Name, c.StateSince.Format(time.RFC3339), c.Name)
 	}
 	return ares.Errorf(ares.Conflict, "cluster %s is %s, not a member: it joins with a token from `ares cluster register %s`", c.Name, c.Decided, c.Name)
 }

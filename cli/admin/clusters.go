@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -41,9 +42,11 @@ func (a *commands) clusterRegisterCommand() *cobra.Command {
 this name: run "ares join --global HUB --token TOKEN" there. Keep the token secret, like a password.
 
 The region, the labels and the prices are decided here and not by the cluster. Jobs that name
-regions run only in clusters of these regions. Registering a cluster again changes them and makes
-a new token. A cluster that was declared dead, has left, or has lost its certificate joins with
-such a token.`,
+regions run only in clusters of these regions. A GPU model without a price counts as free.
+
+Registering a cluster again makes a new token, for a cluster that has left, has a new store, or has
+lost its certificate. The region, the labels and the prices stay as they are unless you give others;
+labels replace all labels, and prices all prices.`,
 		Example: "  ares cluster register east --region eu-east --price H100=2.50",
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, args []string) error {
 			life, err := command.ReadDurationWithin("ttl", ttl, "1m", "7d")
@@ -64,19 +67,30 @@ such a token.`,
 			return a.Print(&o, made, func(w io.Writer, _ proto.Message) {
 				output.Printf(w, "%s\n", made.GetToken())
 				output.Printf(a.Err, "valid for one join until %s; in the cluster %s:\n  ares join --global %s --token TOKEN\n",
-					a.When(made.GetExpiresAt()), output.Clean(args[0]), strings.Join(a.Addresses(), ","))
+					a.When(made.GetExpiresAt()), output.Clean(args[0]), hubAddresses(a.Addresses()))
 			})
 		}),
 	}
 	c.Flags().StringVar(&region, "region", "", "region of the cluster's nodes, for jobs that name regions")
 	c.Flags().StringArrayVar(&labels, "label", nil, "label of the cluster, NAME=VALUE; may be repeated")
-	c.Flags().StringArrayVar(&prices, "price", nil, "price of a GPU hour, MODEL=PRICE, such as H100=2.50; may be repeated")
+	c.Flags().StringArrayVar(&prices, "price", nil, "price of a GPU-hour, MODEL=PRICE, such as H100=2.50; may be repeated")
 	c.Flags().StringVar(&ttl, "ttl", "1h", "lifetime of the token: 1m to 7d")
 	o.AddOutput(c)
 	return c
 }
 
-// readPrices reads prices of GPU hours into millionths of the currency.
+// hubAddresses are the addresses of the hub as the text of a command. A loopback address is of no use in another machine.
+func hubAddresses(all []string) string {
+	for _, addr := range all {
+		host, port, err := net.SplitHostPort(addr)
+		if ip := net.ParseIP(host); err != nil || host == "localhost" || ip != nil && ip.IsLoopback() {
+			return "HUB:" + cmp.Or(port, "9090")
+		}
+	}
+	return strings.Join(all, ",")
+}
+
+// readPrices reads prices of GPU-hours into millionths of the currency.
 func readPrices(texts []string) (map[string]int64, error) {
 	var pairs map[string]string
 	if err := command.AssignPairs(&pairs, "--price", texts); err != nil {
@@ -165,14 +179,14 @@ func (a *commands) writeCluster(w io.Writer, c *apipb.Cluster) {
 	for _, model := range slices.Sorted(maps.Keys(c.GetPrices())) {
 		prices = append(prices, fmt.Sprintf("%s %g", model, float64(c.GetPrices()[model])/1e6))
 	}
-	s.Line("Price of a GPU hour", strings.Join(prices, ", "))
+	s.Line("Price of a GPU-hour", strings.Join(prices, ", "))
 	s.Line("Version", c.GetVersion())
 	if c.GetJoinedAt() != nil {
 		s.Line("Joined", a.Age(c.GetJoinedAt())+" ago")
 	}
 	s.List("Federated tenants", c.GetFederatedTenants())
 	s.List("Local tenants", c.GetLocalTenants())
-	s.List("GPUs by tenant", loanText(c.GetLoans(), (*apipb.TenantLoan).GetTenantId))
+	s.List("Loans by tenant", loanText(c.GetLoans(), (*apipb.TenantLoan).GetTenantId))
 	s.Line("Store", c.GetStoreId())
 }
 
@@ -199,7 +213,7 @@ func (a *commands) clusterCordonCommand() *cobra.Command {
 			return a.printCluster(&o, m, err)
 		}),
 	}
-	c.Flags().StringVar(&reason, "reason", "", "reason that other users see")
+	c.Flags().StringVar(&reason, "reason", "", "reason; \"ares cluster get\" shows it to every user")
 	o.AddOutput(c)
 	return c
 }
@@ -222,10 +236,10 @@ func (a *commands) clusterDrainCommand() *cobra.Command {
 	var reason string
 	var stop, yes bool
 	c := &cobra.Command{
-		Use: "drain CLUSTER", Short: "Cordon a cluster and take back the jobs that wait there", Args: command.ExactArgs("CLUSTER"),
+		Use: "drain CLUSTER", Short: "Cordon a cluster and let it return the jobs that wait there", Args: command.ExactArgs("CLUSTER"),
 		Long: `Cordon a cluster and ask it to return the jobs that wait there; the hub offers them to other
 clusters. Jobs that run there run to their end. "ares cluster get" shows how many jobs are left.
-When none is left, the cluster can leave.
+When it shows 0 jobs, the cluster can leave.
 
 With --stop, the jobs that run there are stopped too, with their grace period, and run in other
 clusters: from their last checkpoint, or from the beginning. That does not count against their
@@ -247,7 +261,7 @@ confirmation; without a terminal, it needs --yes.`,
 			return a.printCluster(&o, m, err)
 		}),
 	}
-	c.Flags().StringVar(&reason, "reason", "", "reason that other users see")
+	c.Flags().StringVar(&reason, "reason", "", "reason; \"ares cluster get\" shows it to every user")
 	c.Flags().BoolVar(&stop, "stop", false, "also stop the jobs that run there, so that they run in other clusters")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	o.AddOutput(c)
@@ -259,15 +273,17 @@ func (a *commands) clusterDeadCommand() *cobra.Command {
 	var reason string
 	var yes bool
 	c := &cobra.Command{
-		Use: "declare-dead CLUSTER", Short: "Take every job away from a cluster that is gone for good", Args: command.ExactArgs("CLUSTER"),
-		Long: `Take every job away from a cluster that is gone for good. Jobs that the cluster owned wait again
-and are offered to other clusters; an at_most_once job ends as lost.
+		Use: "declare-dead CLUSTER", Short: "Release the jobs of the hub from a cluster that is gone for good", Args: command.ExactArgs("CLUSTER"),
+		Long: `Release the jobs of the hub from a cluster that is gone for good. Jobs that the cluster owned wait
+again and are offered to other clusters; an at_most_once job ends as lost.
 
 Do not declare a cluster dead because it cannot be reached: it may go on running its jobs, and
 then the same job runs in two clusters at once. Make sure that its machines are off. The command
 asks for confirmation; without a terminal, it needs --yes.
 
-If the cluster comes back, it stops these jobs and joins anew. Its reports about them are refused.`,
+If the cluster comes back, it stops these jobs, its reports about them are refused, and it is ready
+again. A cluster with a new store joins with a new token ("ares cluster register"). To keep a
+cluster out, run "ares cluster leave CLUSTER" at the hub.`,
 		Example: "  ares cluster declare-dead east --reason 'fire in the building'",
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, args []string) error {
 			was, err := c.Cluster(ctx, args[0])
@@ -283,7 +299,7 @@ If the cluster comes back, it stops these jobs and joins anew. Its reports about
 			return a.printCluster(&o, m, err)
 		}),
 	}
-	c.Flags().StringVar(&reason, "reason", "", "reason that other users see")
+	c.Flags().StringVar(&reason, "reason", "", "reason; \"ares cluster get\" shows it to every user")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	o.AddOutput(c)
 	return c
@@ -324,7 +340,7 @@ With a name, it is for a server of the hub.
 
 A cluster can leave when it is cordoned or drained and owns no more jobs of the hub: run
 "ares cluster drain CLUSTER" at the hub first. Its other jobs are not affected.`,
-		Example: "  ares cluster leave\n  ares cluster leave east --server hub.example.com:9090",
+		Example: "  ares cluster leave\n  ares cluster leave east --data-dir /var/lib/ares-hub",
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, args []string) error {
 			if len(args) == 1 {
 				m, err := c.LeaveCluster(ctx, args[0])
@@ -416,7 +432,7 @@ func (a *commands) printCluster(o *output.Flags, c *apipb.Cluster, err error) er
 		return err
 	}
 	return a.Print(o, c, func(w io.Writer, _ proto.Message) {
-		output.Printf(w, "%s %s\n", output.Clean(c.GetName()), clusterState(c))
+		output.Printf(w, "cluster %s: %s\n", output.Clean(c.GetName()), clusterState(c))
 		if c.GetState() == "draining" && c.GetJobs() > 0 {
 			output.Printf(w, "jobs left: %s\n", jobsLeft(c))
 		}

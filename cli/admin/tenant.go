@@ -222,9 +222,9 @@ func (a *commands) writeTenant(w io.Writer, t *apipb.Tenant) {
 	s.Line("Name", t.GetName())
 	s.Line("GPUs", of(u.GetGpus(), t.MaxGpus))
 	if t.HubLoanGpus != nil {
-		s.Line("From the hub", fmt.Sprintf("%s GPUs in this cluster, of %s in all clusters", limitText(t.HubLoanGpus), limitText(t.HubMaxGpus)))
+		s.Line("Loan", fmt.Sprintf("up to %s GPUs in this cluster, of %s in all clusters", limitText(t.HubLoanGpus), limitText(t.HubMaxGpus)))
 	}
-	s.List("By cluster", loanText(t.GetLoans(), (*apipb.TenantLoan).GetCluster))
+	s.List("Loans", loanText(t.GetLoans(), (*apipb.TenantLoan).GetCluster))
 	s.Line("GPU memory", of(u.GetGpuMemoryMb(), t.MaxGpuMemoryMb)+" MB")
 	s.Line("CPU cores", of(u.GetCpuCores(), t.MaxCpuCores))
 	s.Line("Memory", of(u.GetMemoryMb(), t.MaxMemoryMb)+" MB")
@@ -253,7 +253,7 @@ func limitText(limit *int32) string {
 // loanText describes loans. The function `name` returns what a loan is called.
 func loanText(loans []*apipb.TenantLoan, name func(*apipb.TenantLoan) string) (out []string) {
 	for _, l := range loans {
-		text := name(l) + " " + limitText(l.Gpus) + " GPUs"
+		text := name(l) + ": up to " + limitText(l.Gpus) + " GPUs"
 		if l.Limit != nil && (l.Gpus == nil || l.GetLimit() < l.GetGpus()) {
 			text += ", being lowered to " + limitText(l.Limit)
 		}

@@ -67,7 +67,11 @@ func (a *commands) clusterStart(c *apipb.ClusterOutlook) string {
 	case c.GetFits():
 		return "now"
 	}
-	return "in about " + output.Duration(c.GetStartsAt().AsTime().Sub(a.Now()).Round(time.Minute))
+	in := c.GetStartsAt().AsTime().Sub(a.Now()).Round(time.Minute)
+	if in <= 0 {
+		return "soon"
+	}
+	return "in about " + output.Duration(in)
 }
 
 // clusterWait says what a job waits for that only needs a cluster.
@@ -80,9 +84,9 @@ func clusterWait(all []*apipb.ClusterOutlook) string {
 	}
 	switch {
 	case len(offered) > 0:
-		return "the answer to its offer: it is offered to " + strings.Join(offered, ", ")
+		return "an answer from " + strings.Join(offered, ", ")
 	case all[0].GetFits():
-		return "its offer: the hub's next round offers it to " + all[0].GetCluster()
+		return "the next offer, to " + all[0].GetCluster()
 	case all[0].GetRank() > 0:
 		return "free capacity in a cluster that may run it"
 	}

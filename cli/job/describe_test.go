@@ -301,11 +301,11 @@ func TestExplainedClusters(t *testing.T) {
 		return out.String()
 	}
 	const head = "Job          hub-1\nQueue        default\nWaits for    "
-	if got, want := show(), head+"its offer: the hub's next round offers it to east\n"+clusterTable; got != want {
+	if got, want := show(), head+"the next offer, to east\n"+clusterTable; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	all[0].Offered = true
-	if got, want := show(), head+"the answer to its offer: it is offered to east\n"+clusterTable; got != want {
+	if got, want := show(), head+"an answer from east\n"+clusterTable; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	all = all[1:]

@@ -79,7 +79,11 @@ func clusterOtherStore(t *testing.T, s *store.Store) {
 		t.Fatal(err)
 	}
 	registerAgain(t, s, c)
-	_, err := s.JoinCluster(t.Context(), joinOf(c, "s2"), []byte("k2"), noCheck, Noon)
+	got, err := s.Cluster(t.Context(), c.Name)
+	if err != nil || got.Region != "eu" || got.Labels["tier"] != "prod" || got.Prices["H100"] != 2_500_000 {
+		t.Errorf("registered again without region, labels and prices: %+v, %v", got, err)
+	}
+	_, err = s.JoinCluster(t.Context(), joinOf(c, "s2"), []byte("k2"), noCheck, Noon)
 	refused(t, err, ares.Conflict, "declare-dead "+c.Name)
 	if got, err := s.JoinCluster(t.Context(), joinOf(c, "s1"), []byte("k2"), noCheck, Noon); err != nil || got.Store != "s1" {
 		t.Errorf("the same store with a new token: %+v, %v", got, err)

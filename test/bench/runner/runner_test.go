@@ -53,10 +53,17 @@ func TestMakeTestRunsEveryBenchmark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, recipe, _ := strings.Cut(string(makefile), "\ntest: ")
-	recipe, _, _ = strings.Cut(recipe, "\n\n")
-	if !strings.Contains(recipe, "\t$(MAKE) bench-tiny\n") && !strings.HasSuffix(recipe, "\t$(MAKE) bench-tiny") {
-		t.Errorf("make test does not run bench-tiny:\n%s", recipe)
+	for _, want := range []struct{ target, line string }{
+		{"test", "\t$(MAKE) -j 2 test-packages test-beside\n"}, {"test-beside", "\t$(BENCH_TINY)\n"},
+	} {
+		_, recipe, _ := strings.Cut(string(makefile), "\n"+want.target+": ")
+		recipe, _, _ = strings.Cut(recipe, "\n\n")
+		if !strings.Contains(recipe+"\n", want.line) {
+			t.Errorf("make test does not run the tiny benchmarks: %s is\n%s", want.target, recipe)
+		}
+	}
+	if !strings.Contains(string(makefile), "\nBENCH_TINY = go run ./test/bench/runner -tiny") {
+		t.Error("BENCH_TINY does not run the tiny benchmarks")
 	}
 }
 

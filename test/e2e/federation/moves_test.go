@@ -160,7 +160,7 @@ func TestDrainStops(t *testing.T) {
 
 	refused(t, f.hub, "--yes", "cluster", "drain", "east", "--stop")
 	out := must(t, f.hub, "cluster", "drain", "east", "--stop", "--yes", "--reason", "maintenance")
-	if !strings.Contains(out, "east draining, stops jobs") || !strings.Contains(out, "1 cannot move") {
+	if !strings.Contains(out, "cluster east: draining, stops jobs") || !strings.Contains(out, "1 cannot move") {
 		t.Errorf("ares cluster drain --stop prints\n%s", out)
 	}
 	f.awaitState(movesID, "west", string(ares.Running))
