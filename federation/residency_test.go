@@ -131,20 +131,12 @@ func violation(job *ares.Job, run *ares.Run, c *store.Cluster) string {
 			return "data must stay in " + d.Region
 		}
 	}
-	in := func(list []string, name string) bool {
-		for _, one := range list {
-			if one == name {
-				return true
-			}
-		}
-		return false
-	}
 	switch {
-	case len(p.Regions) > 0 && !in(p.Regions, c.Region):
+	case len(p.Regions) > 0 && !slices.Contains(p.Regions, c.Region):
 		return "its region is not listed"
-	case len(p.Clusters) > 0 && !in(p.Clusters, c.Name):
+	case len(p.Clusters) > 0 && !slices.Contains(p.Clusters, c.Name):
 		return "it is not listed"
-	case in(run.ExcludedClusters, c.Name):
+	case slices.Contains(run.ExcludedClusters, c.Name):
 		return "it was excluded"
 	}
 	return ""

@@ -24,7 +24,6 @@ type link struct {
 
 	me     grant.Member // both incarnations
 	member store.Membership
-	dead   bool // the hub has declared this cluster dead; it has dropped everything
 
 	began    boottime.Time           // before the stream was opened: the hub counts its silence from a later time
 	sent     map[int64]boottime.Time // heartbeats without an answer

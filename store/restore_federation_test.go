@@ -148,7 +148,6 @@ func TestRestoreAsCopy(t *testing.T) {
 
 // A `hub` holds jobs of a hub in each state.
 type hub struct {
-	lead                   *store.Leadership
 	one                    store.Cluster
 	waiting, offered, held *ares.Job
 	once, final            *ares.Job
