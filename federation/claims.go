@@ -194,20 +194,35 @@ func (s *session) report(m *apipb.GrantReport) error {
 	return nil
 }
 
-// The method `mirror` writes the run of a job that a member owns.
-func (s *session) mirror(m *apipb.RunMirror) error {
-	id := ares.JobID(m.GetJobId())
-	run, err := decodeRun(m.GetRun(), id)
-	if err != nil {
-		return err
+// The method `mirror` writes the runs of jobs that a member owns, in one transaction for many of them. If there are several runs of one
+// job, the last one counts.
+func (s *session) mirror(list []*apipb.MemberMessage) error {
+	if !s.isOpen() {
+		return errNotOpen()
 	}
-	if s.isCopied(m, run) {
-		return nil
+	var reports []store.Report
+	at := map[ares.JobID]int{}
+	for _, message := range list {
+		m := message.GetMirror()
+		id := ares.JobID(m.GetJobId())
+		run, err := decodeRun(m.GetRun(), id)
+		if err != nil {
+			return err
+		}
+		if s.isCopied(m, run) {
+			continue
+		}
+		i, ok := at[id]
+		if !ok {
+			i = len(reports)
+			at[id] = i
+			reports = append(reports, store.Report{})
+		}
+		reports[i] = store.Report{
+			Job: id, Epoch: m.GetEpoch(), Cluster: s.hello.Cluster, Incarnation: m.GetIncarnation(), Run: run, At: s.t.Now(),
+		}
 	}
-	err = s.t.Store.Mirror(s.ctx, []store.Report{{
-		Job: id, Epoch: m.GetEpoch(), Cluster: s.hello.Cluster, Incarnation: m.GetIncarnation(), Run: run, At: s.t.Now(),
-	}})
-	return err
+	return s.t.Store.Mirror(s.ctx, reports)
 }
 
 // isCopied reports whether the hub has a copy of a run, according to the view. A member sends every run again when it opens a

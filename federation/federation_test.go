@@ -49,6 +49,8 @@ type hub struct {
 	now      func() time.Time                                            // its clock, or nil for time.Now
 	options  []grpc.ServerOption
 	stop     func()
+	// The hub calls authenticate while it handles a hello, if it is not nil.
+	authenticate func(ctx context.Context, cluster string) error
 	// While caller is true, the hub compares the cluster that a member names with the caller's metadata.
 	caller atomic.Bool
 }
@@ -103,6 +105,9 @@ func (h *hub) serve(lis net.Listener) (stop func()) {
 	h.hub.Authenticate = func(ctx context.Context, cluster string) error {
 		if in, _ := metadata.FromIncomingContext(ctx); h.caller.Load() && !slices.Equal(in.Get("cluster"), []string{cluster}) {
 			return ares.Errorf(ares.Forbidden, "the certificate belongs to another cluster than %s", cluster)
+		}
+		if h.authenticate != nil {
+			return h.authenticate(ctx, cluster)
 		}
 		return nil
 	}

@@ -11,16 +11,25 @@ import (
 // begins with the current state.
 const maxUnsent = 100_000
 
-// A mailbox passes messages to the goroutine that sends them. Putting a message never blocks.
+// maxUnread is the number of received messages that may wait to be handled. Then no more are read from the stream.
+const maxUnread = 20_000
+
+// A mailbox passes messages from one goroutine to another: to the one that sends them, or to the one that handles what was
+// received.
 type mailbox[M any] struct {
-	mu    sync.Mutex
-	items []M
-	full  bool
-	news  chan struct{} // holds one token when there are items
+	mu     sync.Mutex
+	items  []M
+	urgent []M // go before items
+	full   bool
+	news   chan struct{} // holds one token when there are items
+	room   chan struct{} // holds one token after items were taken
 }
 
-func newMailbox[M any]() *mailbox[M] { return &mailbox[M]{news: make(chan struct{}, 1)} }
+func newMailbox[M any]() *mailbox[M] {
+	return &mailbox[M]{news: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+}
 
+// The method `put` adds a message to be sent. It never blocks.
 func (b *mailbox[M]) put(m M) {
 	b.mu.Lock()
 	if len(b.items) >= maxUnsent {
@@ -32,13 +41,55 @@ func (b *mailbox[M]) put(m M) {
 	wake(b.news)
 }
 
-// The method `deliver` sends messages in their order until ctx ends or a message cannot be sent.
+// The method `putFirst` adds a message to be sent before all others that wait.
+func (b *mailbox[M]) putFirst(m M) {
+	b.mu.Lock()
+	b.urgent = append(b.urgent, m)
+	b.mu.Unlock()
+	wake(b.news)
+}
+
+// The method `add` adds a received message. It waits while too many messages wait to be handled, so that the sender feels it.
+func (b *mailbox[M]) add(ctx context.Context, m M) error {
+	for {
+		b.mu.Lock()
+		fits := len(b.items) < maxUnread
+		if fits {
+			b.items = append(b.items, m)
+		}
+		b.mu.Unlock()
+		if fits {
+			wake(b.news)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-b.room:
+		}
+	}
+}
+
+// The method `take` returns all received messages.
+func (b *mailbox[M]) take() []M {
+	b.mu.Lock()
+	items := b.items
+	b.items = nil
+	b.mu.Unlock()
+	wake(b.room)
+	return items
+}
+
+// The method `deliver` sends messages, urgent ones first and the others in their order, until ctx ends or a message cannot be sent.
 func (b *mailbox[M]) deliver(ctx context.Context, send func(M) error) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-b.news:
+		}
+		if err := b.deliverUrgent(send); err != nil {
+			return err
 		}
 		b.mu.Lock()
 		items, full := b.items, b.full
@@ -48,11 +99,27 @@ func (b *mailbox[M]) deliver(ctx context.Context, send func(M) error) error {
 			if err := send(m); err != nil {
 				return err
 			}
+			if err := b.deliverUrgent(send); err != nil {
+				return err
+			}
 		}
 		if full {
 			return ares.Errorf(ares.Exhausted, "the other side reads its messages too slowly: %d messages waited", maxUnsent)
 		}
 	}
+}
+
+func (b *mailbox[M]) deliverUrgent(send func(M) error) error {
+	b.mu.Lock()
+	urgent := b.urgent
+	b.urgent = nil
+	b.mu.Unlock()
+	for _, m := range urgent {
+		if err := send(m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // The function `wake` puts a token into a channel that holds at most one.

@@ -18,6 +18,7 @@ type session struct {
 	t    *term
 	ctx  context.Context
 	end  context.CancelCauseFunc
+	in   *mailbox[*apipb.MemberMessage] // received, and not handled yet
 	out  *mailbox[*apipb.HubMessage]
 	call context.Context // of the stream, with the caller's identity
 
@@ -59,13 +60,15 @@ func (t *term) connect(stream apipb.FederationService_ConnectServer) error {
 		return apipb.ToStatus(err)
 	}
 	s := &session{
-		t: t, ctx: ctx, end: end, call: stream.Context(), out: newMailbox[*apipb.HubMessage](), heard: time.Now(),
+		t: t, ctx: ctx, end: end, call: stream.Context(),
+		in: newMailbox[*apipb.MemberMessage](), out: newMailbox[*apipb.HubMessage](), heard: time.Now(),
 		offered: map[ares.JobID]int64{}, cancelled: map[ares.JobID]int64{}, returning: map[ares.JobID]returnAsked{}, returnable: map[ares.JobID]returnOffer{},
 	}
 	s.out.put(&apipb.HubMessage{Body: &apipb.HubMessage_Greeting{Greeting: &apipb.HubGreeting{
 		Protocol: protocol, StoreId: t.id.Store, RestoreId: t.id.Restore, Revision: revision, Version: t.Version, Asking: t.isAsking(),
 	}}})
 	go func() { end(s.receive(stream)) }()
+	go func() { end(s.work()) }()
 	err = s.out.deliver(ctx, stream.Send)
 	end(err)
 	t.forget(s)
@@ -76,24 +79,66 @@ func (t *term) connect(stream apipb.FederationService_ConnectServer) error {
 	return apipb.ToStatus(err)
 }
 
-// The method `receive` handles the member's messages, one after the other.
+// The method `receive` receives the member's messages. Heartbeats are answered as they arrive: a member that has much to say, such
+// as ten thousand jobs that start within a minute, is not silent.
 func (s *session) receive(stream apipb.FederationService_ConnectServer) error {
 	for {
 		m, err := stream.Recv()
 		if err != nil {
 			return err
 		}
-		s.handling.Lock()
-		if s.closed {
-			s.handling.Unlock()
-			return nil
+		if b, ok := m.GetBody().(*apipb.MemberMessage_Heartbeat); ok {
+			err = s.heartbeat(b.Heartbeat)
+		} else {
+			err = s.in.add(s.ctx, m)
 		}
-		err = s.handle(m)
-		s.handling.Unlock()
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// The method `work` handles the other messages in their order. Copies of runs that follow each other are written together.
+func (s *session) work() error {
+	for {
+		select {
+		case <-s.ctx.Done():
+			return context.Cause(s.ctx)
+		case <-s.in.news:
+		}
+		for list := s.in.take(); len(list) > 0; {
+			n := max(leadingMirrors(list), 1)
+			if err := s.handleNext(list[:n]); err != nil {
+				return err
+			}
+			list = list[n:]
+		}
+	}
+}
+
+// mirrorsAtOnce is the number of runs that are copied before the session can be replaced.
+const mirrorsAtOnce = 256
+
+func leadingMirrors(list []*apipb.MemberMessage) int {
+	for i, m := range list {
+		if i == mirrorsAtOnce || m.GetMirror() == nil {
+			return i
+		}
+	}
+	return len(list)
+}
+
+// The method `handleNext` handles one message, or several copies of runs.
+func (s *session) handleNext(list []*apipb.MemberMessage) error {
+	s.handling.Lock()
+	defer s.handling.Unlock()
+	switch {
+	case s.closed || s.ctx.Err() != nil:
+		return context.Cause(s.ctx)
+	case len(list) > 1:
+		return s.mirror(list)
+	}
+	return s.handle(list[0])
 }
 
 func (s *session) handle(m *apipb.MemberMessage) error {
@@ -105,11 +150,9 @@ func (s *session) handle(m *apipb.MemberMessage) error {
 		return s.hear(b.Hello)
 	case *apipb.MemberMessage_Confirmation:
 		return s.confirm(b.Confirmation.GetCookie())
-	case *apipb.MemberMessage_Heartbeat:
-		return s.heartbeat(b.Heartbeat)
 	}
 	if !s.isOpen() {
-		return ares.Errorf(ares.Fenced, "the session is not open yet: say hello, and confirm the cookie of the welcome")
+		return errNotOpen()
 	}
 	switch b := m.GetBody().(type) {
 	case *apipb.MemberMessage_Summary:
@@ -123,7 +166,7 @@ func (s *session) handle(m *apipb.MemberMessage) error {
 	case *apipb.MemberMessage_Report:
 		return s.report(b.Report)
 	case *apipb.MemberMessage_Mirror:
-		return s.mirror(b.Mirror)
+		return s.mirror([]*apipb.MemberMessage{m})
 	case *apipb.MemberMessage_ReturnOffer:
 		s.noteReturnable(b.ReturnOffer)
 	case *apipb.MemberMessage_Roster:
@@ -134,6 +177,10 @@ func (s *session) handle(m *apipb.MemberMessage) error {
 	return nil
 }
 
+func errNotOpen() error {
+	return ares.Errorf(ares.Fenced, "the session is not open yet: say hello, and confirm the cookie of the welcome")
+}
+
 func (s *session) isOpen() bool {
 	s.t.mu.Lock()
 	defer s.t.mu.Unlock()
@@ -142,13 +189,13 @@ func (s *session) isOpen() bool {
 
 // The method `heartbeat` answers a heartbeat. A session that was ended because of its silence is not answered (F11).
 func (s *session) heartbeat(m *apipb.MemberHeartbeat) error {
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
 	if s.ctx.Err() != nil {
 		return context.Cause(s.ctx)
 	}
-	s.t.mu.Lock()
 	s.heard = time.Now()
-	s.t.mu.Unlock()
-	s.out.put(&apipb.HubMessage{Body: &apipb.HubMessage_Heartbeat{Heartbeat: &apipb.HeartbeatAnswer{Sequence: m.GetSequence()}}})
+	s.out.putFirst(&apipb.HubMessage{Body: &apipb.HubMessage_Heartbeat{Heartbeat: &apipb.HeartbeatAnswer{Sequence: m.GetSequence()}}})
 	return nil
 }
 

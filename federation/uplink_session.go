@@ -15,19 +15,18 @@ import (
 	"github.com/ares-scheduler/ares/store"
 )
 
-// A link is one session with the hub, as the member sees it. Only the goroutine of `work` uses its fields.
+// A link is one session with the hub, as the member sees it. Except for the first fields, only the goroutine of `work` uses it.
 type link struct {
-	u   *Uplink
-	ctx context.Context
-	out *mailbox[*apipb.MemberMessage]
-	in  chan *apipb.HubMessage
+	u    *Uplink
+	ctx  context.Context
+	out  *mailbox[*apipb.MemberMessage]
+	in   *mailbox[*apipb.HubMessage] // received, and not handled yet
+	beat *beat
 
 	me     grant.Member // both incarnations
 	member store.Membership
 
-	began    boottime.Time           // before the stream was opened: the hub counts its silence from a later time
-	sent     map[int64]boottime.Time // heartbeats without an answer
-	sequence int64
+	began    boottime.Time // before the stream was opened: the hub counts its silence from a later time
 	open     bool
 	offers   map[ares.JobID]*offer
 	order    []ares.JobID             // offers in the order of their arrival; may name offers that are gone
@@ -61,65 +60,71 @@ func (u *Uplink) connect(ctx context.Context) error {
 		return apipb.FromStatus(err)
 	}
 	l := &link{
-		u: u, ctx: ctx, began: began, out: newMailbox[*apipb.MemberMessage](), in: make(chan *apipb.HubMessage),
-		sent: map[int64]boottime.Time{}, offers: map[ares.JobID]*offer{}, landing: map[ares.JobID]int{}, mirrored: map[ares.JobID]int64{},
+		u: u, ctx: ctx, began: began, out: newMailbox[*apipb.MemberMessage](), in: newMailbox[*apipb.HubMessage](),
+		offers: map[ares.JobID]*offer{}, landing: map[ares.JobID]int{}, mirrored: map[ares.JobID]int64{},
 		reported: map[ares.JobID]int64{}, acked: map[ares.JobID]int64{}, late: map[ares.JobID]time.Time{}, returnable: map[ares.JobID]time.Time{},
 	}
+	l.beat = newBeat(u, l.out)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel(nil)
+	wg.Go(func() { cancel(l.beat.run(ctx)) })
 	wg.Go(func() { cancel(l.out.deliver(ctx, stream.Send)) })
-	wg.Go(func() {
-		for {
-			m, err := stream.Recv()
-			if err != nil {
-				cancel(apipb.FromStatus(err))
-				return
-			}
-			select {
-			case l.in <- m:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
+	wg.Go(func() { cancel(l.receive(stream)) })
 	if err = l.work(); ctx.Err() != nil && context.Cause(ctx) != nil {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
+// The method `receive` receives the hub's messages. It notes answers to heartbeats as they arrive, so that the work of this session does not
+// make the hub look silent.
+func (l *link) receive(stream apipb.FederationService_ConnectClient) error {
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return apipb.FromStatus(err)
+		}
+		if b, ok := m.GetBody().(*apipb.HubMessage_Heartbeat); ok {
+			l.beat.answered(b.Heartbeat.GetSequence())
+			wake(l.u.news) // for resume
+			continue
+		}
+		l.beat.heard()
+		if err = l.in.add(l.ctx, m); err != nil {
+			return err
+		}
+	}
+}
+
 // The method `work` handles messages and does what is due, until the session ends.
 func (l *link) work() error {
-	beat := time.NewTicker(l.u.Heartbeat)
-	defer beat.Stop()
 	tick := time.NewTicker(claimEvery)
 	defer tick.Stop()
-	lastSummary, lastAnswer := time.Time{}, l.u.Boot()
+	lastSummary := time.Time{}
 	dirty := false
 	for {
 		select {
 		case <-l.ctx.Done():
 			return l.ctx.Err()
-		case m := <-l.in:
-			if _, ok := m.GetBody().(*apipb.HubMessage_Heartbeat); ok || !l.open {
-				lastAnswer = l.u.Boot()
-			}
-			if err := l.handle(m); err != nil {
-				return err
+		case <-l.in.news:
+			for _, m := range l.in.take() {
+				if err := l.handle(m); err != nil {
+					return err
+				}
 			}
 			dirty = true
-		case <-beat.C:
-			if l.u.Boot().Sub(lastAnswer) >= grant.Missed*l.u.Heartbeat {
-				return errSilent
-			}
-			l.beat()
 		case <-l.u.news:
 			dirty = true
 		case <-tick.C:
 		}
 		if !l.open {
 			continue
+		}
+		if sent := l.beat.takeAnswer(); !sent.IsZero() {
+			if err := l.resume(sent, l.u.Boot()); err != nil {
+				return err
+			}
 		}
 		if err := l.reports(); err != nil {
 			return err
@@ -153,28 +158,12 @@ func (l *link) summarize() {
 	l.put(&apipb.MemberMessage{Body: &apipb.MemberMessage_Summary{Summary: &apipb.MemberSummary{Summary: made}}})
 }
 
-// The method `beat` sends a heartbeat.
-func (l *link) beat() {
-	l.sequence++
-	l.sent[l.sequence] = l.u.Boot()
-	l.put(&apipb.MemberMessage{Body: &apipb.MemberMessage_Heartbeat{Heartbeat: &apipb.MemberHeartbeat{Sequence: l.sequence, Revision: l.u.view.Revision()}}})
-}
-
 func (l *link) handle(m *apipb.HubMessage) error {
 	switch b := m.GetBody().(type) {
 	case *apipb.HubMessage_Greeting:
 		return l.greet(b.Greeting)
 	case *apipb.HubMessage_Welcome:
 		return l.welcome(b.Welcome)
-	case *apipb.HubMessage_Heartbeat:
-		if at, ok := l.sent[b.Heartbeat.GetSequence()]; ok {
-			delete(l.sent, b.Heartbeat.GetSequence())
-			if l.open {
-				now := l.u.Boot()
-				l.u.acknowledged(at, now)
-				return l.resume(at, now)
-			}
-		}
 	case *apipb.HubMessage_Offer:
 		return l.offered(b.Offer)
 	case *apipb.HubMessage_Withdrawal:
@@ -393,6 +382,7 @@ func (l *link) welcome(m *apipb.HubWelcome) error {
 	}
 	l.put(&apipb.MemberMessage{Body: &apipb.MemberMessage_Confirmation{Confirmation: &apipb.SessionConfirmation{Cookie: m.GetCookie()}}})
 	l.open = true
+	l.beat.open()
 	l.u.setCookie(m.GetCookie())
 	granted := l.granted() // before the lock: the view holds its own lock while it calls Uplink.apply
 	l.u.mu.Lock()
@@ -402,7 +392,7 @@ func (l *link) welcome(m *apipb.HubWelcome) error {
 	}
 	l.u.mu.Unlock()
 	l.u.Log.Info("the session with the hub is open", "cluster", l.member.Name, "dropped", len(m.GetDrop()), "created", len(m.GetBound()))
-	l.beat()
+	l.beat.send()
 	wake(l.u.news)
 	return l.reportFloors()
 }
