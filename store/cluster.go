@@ -86,7 +86,7 @@ type Cluster struct {
 	// the revision of the store before the change. It is 0 in a cluster of which a restored hub knows only the name.
 	Described int64
 	Revision  int64
-	read      int64 // the revision of the store when the record was read
+	read      int64 // the revision of the store when the record was read, while it is changed
 }
 
 // State returns what users read: the decided state, or unreachable if that is ready and the cluster does not answer.
@@ -130,6 +130,12 @@ func NoCluster(name string) error {
 
 // Cluster reads one cluster with a linearizable read.
 func (s *Store) Cluster(ctx context.Context, name string) (Cluster, error) {
+	c, err := s.readCluster(ctx, name)
+	c.read = 0
+	return c, err
+}
+
+func (s *Store) readCluster(ctx context.Context, name string) (Cluster, error) {
 	if !ValidClusterName(name) {
 		return Cluster{}, NoCluster(name)
 	}
@@ -250,7 +256,7 @@ func badClusterToken() error {
 // If the function changes nothing, nothing is written.
 func (s *Store) UpdateCluster(ctx context.Context, name string, change func(*Cluster) error) (Cluster, error) {
 	return Retry(maxTries, func() (Cluster, error) {
-		c, err := s.Cluster(ctx, name)
+		c, err := s.readCluster(ctx, name)
 		if err != nil {
 			return Cluster{}, err
 		}
@@ -266,6 +272,7 @@ func (s *Store) UpdateCluster(ctx context.Context, name string, change func(*Clu
 		if !c.isDescribedAs(&was) {
 			c.Described = c.read
 		}
+		c.read = 0
 		if after, err := marshal(clusterRecord(&c)); err != nil || after == before {
 			return c, err
 		}
