@@ -80,7 +80,7 @@ var federationLoans = []Mutation{
 	},
 	{
 		"federation-F10-claims", "the rule that a member claims no more than its loan admits",
-		edit(uplinkLoans, "return milliOf(j) <= room", "return milliOf(j) <= room+1_000_000"),
+		edit("federation/uplink_rooms.go", "return milliOf(j) <= room", "return milliOf(j) <= room+1_000_000"),
 		inFederation("TestClaimsWithinTheLoan"), `with a loan of 2`,
 	},
 	{
