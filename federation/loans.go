@@ -103,7 +103,7 @@ func (t *term) writeAnswer(ctx context.Context, a loanAnswer) error {
 	cluster := a.s.hello.Cluster
 	// gofail: var hubBeforeLoanAnswer struct{}
 	got, err := t.Store.LoanAnswered(ctx, t.lead, store.LoanAnswer{
-		Tenant: a.m.GetTenantId(), Cluster: cluster, Incarnation: a.m.GetIncarnation(), Version: a.m.GetVersion(), GPUs: int(a.m.GetGpus()),
+		Tenant: a.m.GetTenantId(), Cluster: cluster, Incarnation: a.m.GetIncarnation(), Version: a.m.GetVersion(), GPUs: int(a.m.GetGpus()), Hours: t.hoursAnswer(a.m.GetHours()),
 	})
 	// gofail: var hubAfterLoanAnswer struct{}
 	if err != nil {
@@ -134,13 +134,14 @@ func (t *term) lendTenant(ctx context.Context, in *tenantLoans) error {
 	}
 	t.shareTenant(in)
 	records := t.lending.records[in.id]
-	if in.quota() >= ares.Unlimited && len(records) == 0 {
+	if in.quota() >= ares.Unlimited && in.budget() == 0 && len(records) == 0 {
 		return nil
 	}
 	clusters, settled, err := t.loanClusters(ctx, in)
 	if err != nil || t.lending.records == nil {
 		return err
 	}
+	t.divideHours(in, clusters)
 	targets := make([]int, len(clusters))
 	for i := range targets {
 		targets[i] = ares.Unlimited
@@ -151,10 +152,18 @@ func (t *term) lendTenant(ctx context.Context, in *tenantLoans) error {
 	// First what is lowered: a raise may need it.
 	for _, raise := range []bool{false, true} {
 		for i := range clusters {
-			if c := &clusters[i]; !c.Fixed && (targets[i] > c.Loan) == raise && (!raise || settled) {
-				if err = t.setLoan(ctx, in, c.Name, targets[i]); err != nil {
-					return t.lendingFailed(err)
-				}
+			c := &clusters[i]
+			was := t.lending.records[in.id][c.Name]
+			next := was
+			if !c.Fixed && (targets[i] > c.Loan) == raise && (!raise || settled) {
+				t.changeGPUs(in, &next, targets[i])
+			}
+			t.changeHours(in, &next, raise)
+			if next == was {
+				continue
+			}
+			if err = t.writeLoan(ctx, next); err != nil {
+				return t.lendingFailed(err)
 			}
 		}
 	}
@@ -172,40 +181,43 @@ func (t *term) endLoans(ctx context.Context, in *tenantLoans) error {
 			continue
 		}
 		delete(in.clusters, name)
-		if _, lent := t.lending.records[in.id][name]; !lent {
+		r, lent := t.lending.records[in.id][name]
+		if !lent || t.hasEnded(in, &r) {
 			continue
 		}
-		if err := t.Store.EndLoan(ctx, t.lead, nil, in.id, name); err != nil {
+		left, err := t.Store.EndLoan(ctx, t.lead, nil, in.id, name, t.month())
+		if err != nil {
 			return t.lendingFailed(err)
 		}
-		t.Log.Info("a loan has come back", "tenant", in.id, "cluster", name)
+		t.Log.Info("a loan has come back", "tenant", in.id, "cluster", name, "used_gpu_seconds", left.Hours.Used)
 		delete(t.lending.records[in.id], name)
+		if left.Revision != 0 {
+			t.lending.set(left)
+		}
 	}
 	return nil
 }
 
-// setLoan writes the loan that a connected cluster should have. A raise that does not fit yet waits for the answers of others.
-func (t *term) setLoan(ctx context.Context, in *tenantLoans, cluster string, target int) error {
-	was := t.lending.records[in.id][cluster]
-	next := was
-	switch {
-	case target < was.GPUs:
+// changeGPUs sets the devices that a connected cluster should have. A raise that does not fit yet waits for the answers of others.
+func (t *term) changeGPUs(in *tenantLoans, next *store.Loan, target int) {
+	if target < next.GPUs {
 		next.Limit = target // it is asked, and what it may use stays until it has answered
-	default:
-		others := 0
-		for name, r := range t.lending.records[in.id] { // order-free: a sum
-			if name != cluster {
-				others += r.GPUs
-			}
-		}
-		if quota := in.quota(); target > was.GPUs && quota < ares.Unlimited && others+target > quota {
-			return nil
-		}
-		next.GPUs, next.Limit = target, target
+		return
 	}
-	if next == was {
-		return nil
+	others := 0
+	for name, r := range t.lending.records[in.id] { // order-free: a sum
+		if name != next.Cluster {
+			others += r.GPUs
+		}
 	}
+	if quota := in.quota(); target > next.GPUs && quota < ares.Unlimited && others+target > quota {
+		return
+	}
+	next.GPUs, next.Limit = target, target
+}
+
+// writeLoan writes a loan before the cluster is told.
+func (t *term) writeLoan(ctx context.Context, next store.Loan) error {
 	// gofail: var hubBeforeLend struct{}
 	got, err := t.Store.Lend(ctx, t.lead, next)
 	// gofail: var hubAfterLend struct{}
@@ -213,6 +225,7 @@ func (t *term) setLoan(ctx context.Context, in *tenantLoans, cluster string, tar
 		return err
 	}
 	t.lending.set(got)
-	t.Log.Debug("a loan was changed", "tenant", in.id, "cluster", cluster, "gpus", got.GPUs, "limit", got.Limit)
+	t.Log.Debug("a loan was changed", "tenant", got.Tenant, "cluster", got.Cluster, "gpus", got.GPUs, "limit", got.Limit,
+		"gpu_seconds", got.Hours.Secs, "gpu_seconds_limit", got.Hours.Limit, "used_gpu_seconds", got.Hours.Used)
 	return nil
 }

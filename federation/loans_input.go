@@ -19,12 +19,14 @@ type tenantLoans struct {
 	id       string
 	clusters map[string]*clusterLoan
 	wants    []loan.Want
+	seconds  map[string]int64 // GPU-seconds that clusters should have; the others stay as they are
 }
 
 // clusterLoan is what the leader knows of one tenant in one cluster.
 type clusterLoan struct {
 	used    int // by jobs of the hub, as far as the hub knows
 	waiting int // for jobs of the hub that the cluster owns
+	hours   clusterHours
 }
 
 func (in *tenantLoans) cluster(name string) *clusterLoan {
@@ -114,10 +116,15 @@ func (t *term) loanClusters(ctx context.Context, in *tenantLoans) (out []loan.Cl
 		r, lent := t.lending.records[in.id][name]
 		lc := loan.Cluster{Name: name, Closed: c.Decided != store.ClusterReady, Loan: r.GPUs}
 		overdue := false
+		in.cluster(name).hours = clusterHours{known: r.Hours, keeps: keeps && s.info.GetKeepsHours()}
 		if open {
 			in.addSummary(&lc, s)
 			told := s.lent[in.id]
 			overdue = told.version == r.Revision && time.Since(told.first) >= grant.Missed*t.Heartbeat
+		}
+		if h := &in.cluster(name).hours; open && h.keeps {
+			h.read(in.id, s, t.month())
+			h.awaited = !h.confirmed && (!lent || !overdue)
 		}
 		t.mu.Unlock()
 		switch {

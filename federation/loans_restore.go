@@ -32,14 +32,14 @@ func (t *term) adoptLoans(ctx context.Context, asking *store.Asking) error {
 				return ares.Errorf(ares.Invalid, "cluster %s names a loan of tenant %q", s.hello.Cluster, ares.Clip(a.GetTenantId()))
 			}
 			named[a.GetTenantId()] = true
-			l := store.Loan{Tenant: a.GetTenantId(), Cluster: s.hello.Cluster, GPUs: int(a.GetGpus()), Limit: int(a.GetGpus())}
+			l := store.Loan{Tenant: a.GetTenantId(), Cluster: s.hello.Cluster, GPUs: int(a.GetGpus()), Limit: int(a.GetGpus()), Hours: hoursSaid(a.GetHours(), s.hello.Incarnation)}
 			if err = t.Store.AdoptLoan(ctx, t.lead, asking, l); err != nil {
 				return err
 			}
 		}
 		for _, l := range list {
 			if l.Cluster == s.hello.Cluster && !named[l.Tenant] {
-				if err = t.Store.EndLoan(ctx, t.lead, asking, l.Tenant, l.Cluster); err != nil {
+				if _, err = t.Store.EndLoan(ctx, t.lead, asking, l.Tenant, l.Cluster, t.month()); err != nil {
 					return err
 				}
 			}

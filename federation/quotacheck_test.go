@@ -17,15 +17,18 @@ import (
 type quotaCheck struct {
 	t     *testing.T
 	limit int
+	// budget is the tenant's GPU-hours for a month.
+	budget int
 
 	mu    sync.Mutex
 	use   map[string]map[ares.JobID]int // by member
 	loans map[string]int                // by member
+	hours map[string]int64              // GPU-seconds by member
 	most  int
 }
 
 func newQuotaCheck(t *testing.T, limit int) *quotaCheck {
-	return &quotaCheck{t: t, limit: limit, use: map[string]map[ares.JobID]int{}, loans: map[string]int{}}
+	return &quotaCheck{t: t, limit: limit, use: map[string]map[ares.JobID]int{}, loans: map[string]int{}, hours: map[string]int64{}}
 }
 
 // The method `sink` returns the sink of a member's view.
@@ -80,19 +83,33 @@ func (q *quotaCheck) watchLoans(h *hub) (stop func()) {
 	end := controltest.Run(h.t, func(ctx context.Context) error {
 		close(began)
 		return h.s.DumpWatch(ctx, "loans/"+h.tenant.ID+"/", func(r store.Raw) error {
-			var m struct{ Loan struct{ GPUs int } }
+			var m struct {
+				Loan struct {
+					GPUs  int
+					Hours struct {
+						GPUSeconds int64 `json:",string"`
+					}
+				}
+			}
 			if !r.Deleted {
 				if err := json.Unmarshal([]byte(r.JSON), &m); err != nil {
 					q.t.Error(err)
 				}
 			}
 			q.mu.Lock()
-			q.loans[r.Key] = m.Loan.GPUs
+			q.loans[r.Key], q.hours[r.Key] = m.Loan.GPUs, m.Loan.Hours.GPUSeconds
 			sum := 0
 			for _, n := range q.loans {
 				sum += n
 			}
+			secs := int64(0)
+			for _, n := range q.hours {
+				secs += n
+			}
 			q.mu.Unlock()
+			if secs > 3600*int64(q.budget) {
+				q.t.Errorf("at revision %d, %d GPU-seconds of %d hours are lent", r.Revision, secs, q.budget)
+			}
 			if sum > q.limit {
 				q.t.Errorf("at revision %d, %d devices of %d are lent", r.Revision, sum, q.limit)
 			}

@@ -9,10 +9,13 @@ import (
 // hub, is ignored. If the hub asks for a lower limit, this cluster answers how much it may still use, and starts no more than
 // that from then on.
 func (l *link) lent(m *apipb.LoanNotice) error {
-	if m.GetHub() != l.me.Hub || m.GetIncarnation() != l.me.Incarnation || m.GetGpus() < 0 {
+	if m.GetHub() != l.me.Hub || m.GetIncarnation() != l.me.Incarnation || m.GetGpus() < 0 || m.GetGpuHours() < 0 {
 		return nil
 	}
 	loan := ares.Loan{Hub: m.GetHub(), Version: m.GetVersion(), GPUs: int(m.GetGpus()), Quota: int(m.GetQuota())}
+	if m.GetGpuHours() > 0 {
+		loan.Budget = ares.LoanBudget{Hours: int(m.GetGpuHours()), Secs: m.GetGpuSeconds(), Uncounted: m.GetUncountedGpuSeconds(), Month: m.GetMonth()}
+	}
 	// gofail: var uplinkBeforeLoan struct{}
 	revision, err := l.u.Store.SetLoan(l.ctx, l.u.lead, m.GetTenantId(), loan)
 	// gofail: var uplinkAfterLoan struct{}
@@ -32,16 +35,24 @@ func (l *link) lent(m *apipb.LoanNotice) error {
 	return err
 }
 
-// loanAnswer says how much of a loan this cluster may still use: its limit, or what is in use if that is more. The loan is in the
-// store since the given revision.
+// loanAnswer says how much of a loan this cluster may still use: its limit, or what is in use if that is more. Of GPU-hours, it
+// says what was used, because the limit is already kept. The loan is in the store since the given revision.
 func (l *link) loanAnswer(tenant string, loan ares.Loan, revision int64) (*apipb.LoanAnswer, error) {
 	use, err := l.u.UseFrom(l.ctx, tenant, revision)
 	if err != nil {
 		return nil, err
 	}
-	return &apipb.LoanAnswer{
+	answer := &apipb.LoanAnswer{
 		TenantId: tenant, Version: loan.Version, Gpus: int32(max(loan.GPUs, wholeGPUs(use))), Incarnation: l.me.Incarnation, Hub: l.me.Hub,
-	}, nil
+	}
+	if b := &loan.Budget; b.Hours > 0 {
+		month, used := l.u.UsedThisMonth(tenant)
+		answer.Hours = &apipb.LoanHours{Month: month, UsedGpuSeconds: used, GpuSeconds: b.Secs}
+		if b.Month == month {
+			answer.Hours.UncountedGpuSeconds = b.Uncounted
+		}
+	}
+	return answer, nil
 }
 
 // wholeGPUs returns the devices in use as limits count them.

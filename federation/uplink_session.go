@@ -247,7 +247,7 @@ func (l *link) hello(id store.Identity, revision int64, all bool) error {
 		l.put(&apipb.MemberMessage{Body: &apipb.MemberMessage_Hello{Hello: &apipb.MemberHello{
 			Cluster: l.member.Name, Protocol: protocol, StoreId: id.Store, RestoreId: id.Restore, Revision: revision, Cookie: cmp.Or(l.member.PendingCookie, l.member.Cookie),
 			Version: l.u.Version, Incarnation: l.me.Incarnation, Grants: list[:n], More: n < len(list), Roster: roster,
-			KeepsLoans: true, Loans: loans,
+			KeepsLoans: true, KeepsHours: true, Loans: loans,
 		}}})
 		roster, loans = nil, nil // the first part has them
 		if list = list[n:]; len(list) == 0 {

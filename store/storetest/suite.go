@@ -51,6 +51,7 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Member", memberLaws},
 		{"Roster", rosterLaws},
 		{"Loans", loanLaws},
+		{"LoanHours", loanHourLaws},
 		{"Lent", lentLaws},
 	} {
 		t.Run(group.name, func(t *testing.T) {
