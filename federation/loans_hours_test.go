@@ -253,6 +253,30 @@ func TestRestoredHubAsksForHours(t *testing.T) {
 	h.await(h.submit(gpus(1), inB), ares.Succeeded)
 }
 
+// TestHoursAndOtherMonths sets the clock of the hub to another month. The hub must not move the hours of its clusters then.
+func TestHoursAndOtherMonths(t *testing.T) {
+	h := newHub(t)
+	h.limit(8)
+	h.budget(2)
+	a := newMember(t, h, "a")
+	defer explainLoans(h, a)
+	h.federate(a)
+	h.awaitHours(a, 7200)
+	h.awaitLoan(a, 8)
+	h.stop()
+	h.now = func() time.Time { return time.Now().AddDate(0, 2, 0) }
+	h.start(h.addr)
+	h.edit(func(t *ares.Tenant) { t.Limits.GPUs, t.GPUHours = 4, 1 })
+	h.awaitLoan(a, 4)
+	if got := h.loanOf(a).Hours; got.Secs != 7200 || got.Limit != 7200 {
+		t.Fatalf("the clocks show different months, and the hours became %+v", got)
+	}
+	h.stop()
+	h.now = nil
+	h.start(h.addr)
+	h.awaitHours(a, 3600)
+}
+
 // TestHoursHold uses up a budget while messages are lost, links are cut and the hub's leader changes. The loans must never exceed
 // the budget, and no cluster may start a job after it has used its loan.
 func TestHoursHold(t *testing.T) {

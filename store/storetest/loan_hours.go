@@ -151,6 +151,7 @@ func hoursUsed(t *testing.T, s *store.Store) {
 	if a.Hours.Secs != 1000 || a.Hours.Used != 20 {
 		t.Errorf("in the next month: %+v", a)
 	}
+	a = l.lend(seconds(a, nextMonth, 1000, 100))
 	if got := l.answerHours(a, "one-1", month, 900); got != a { // its clock was set back
 		t.Errorf("an answer of the last month counts: %+v", got)
 	}

@@ -146,9 +146,9 @@ var federationLoans = []Mutation{
 		Test{Package: "./engine", Run: "TestScripts/budget/lent_hours"}, `lent_hours`,
 	},
 	{
-		"federation-F10-hours-silent", "the rule that the GPU-hours of a cluster that has not answered do not change",
-		edit(hubHours, "if !h.keeps || !h.confirmed || !h.current {", "if !h.keeps && h.known.Secs < 0 {"),
-		inFederation("TestSilentClusterKeepsItsHours|TestRestoredMemberHasUsedHours"), `may use|want`,
+		"federation-F10-hours-clock", "the rule that GPU-hours do not change while hub and cluster have different months",
+		edit(hubHours, "if !h.keeps || !h.confirmed || !h.current {", "if !h.keeps || !h.confirmed {"),
+		inFederation("TestHoursAndOtherMonths"), `the clocks show different months`,
 	},
 	{
 		"federation-F10-hours-confirm", "the rule that a restored cluster says what it has used before it gets GPU-hours",
