@@ -1,13 +1,28 @@
 package ares
 
-// Loan is the part of a tenant's GPU limit that the hub lets one cluster use (F10). It is kept in the cluster's record of the
-// tenant. The tenant's own limits in the cluster apply too.
+// Loan is the part of a tenant's GPU limit, and of its budget of GPU-hours, that the hub lets one cluster use (F10). It is kept
+// in the cluster's record of the tenant. The tenant's own limits in the cluster apply too.
 type Loan struct {
 	Hub     string // the incarnation of the hub that has lent it
 	Version int64  // the revision of the hub's record; a later loan has a higher one
 	GPUs    int    // Unlimited if the tenant has no limit at the hub
 	Quota   int    // the tenant's limit at the hub, for all clusters together
+	Budget  LoanBudget
 }
+
+// LoanBudget is the part of a tenant's budget of GPU-hours that one cluster may use in a calendar month (UTC). It stays the same
+// from month to month until the hub changes it.
+type LoanBudget struct {
+	Hours int   // the whole budget at the hub for a month, 0 for none
+	Secs  int64 // what the tenant may use of it in this cluster, in GPU-seconds
+	// Uncounted is what the tenant has used here in one month and what the records of this cluster do not show, because they
+	// were restored from a backup.
+	Uncounted int64
+	Month     string // of Uncounted, as in 2026-11
+}
+
+// MonthForm is the time format of a budget's month. Months are in UTC.
+const MonthForm = "2006-01"
 
 // Shared says that the hub of this cluster decides about a tenant.
 type Shared struct {
@@ -24,6 +39,19 @@ func (t *Tenant) WithinLoan() *Tenant {
 	out := *t
 	out.Limits.GPUs = t.Loan.GPUs
 	return &out
+}
+
+// LentSeconds returns how many GPU-seconds the records of this cluster may show for a month before no more jobs with GPUs start.
+// The second result is false if the hub sets no such limit.
+func (t *Tenant) LentSeconds(month string) (secs int64, limited bool) {
+	if t.Loan == nil || t.Loan.Budget.Hours == 0 {
+		return 0, false
+	}
+	b := &t.Loan.Budget
+	if b.Month == month {
+		return b.Secs - b.Uncounted, true
+	}
+	return b.Secs, true
 }
 
 // WithinQuota returns the tenant as admission must treat it: a job within the whole quota is accepted and waits, because the hub

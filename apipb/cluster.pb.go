@@ -72,9 +72,14 @@ type Tenant struct {
 	HubMaxGpus  *int32 `protobuf:"varint,22,opt,name=hub_max_gpus,json=hubMaxGpus,proto3,oneof" json:"hub_max_gpus,omitempty"`
 	// In a cluster of a hub: the hub decides about name, weight, priority_tier and
 	// preemption of this tenant. Not part of a request.
-	HubTenant     bool `protobuf:"varint,23,opt,name=hub_tenant,json=hubTenant,proto3" json:"hub_tenant,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	HubTenant bool `protobuf:"varint,23,opt,name=hub_tenant,json=hubTenant,proto3" json:"hub_tenant,omitempty"`
+	// In a cluster of a hub: how many GPU-hours the hub lets the tenant use in this
+	// cluster in each month, and how many in all clusters. Absent if the tenant has no
+	// budget at the hub. Not part of a request.
+	HubLoanGpuHours     *float64 `protobuf:"fixed64,24,opt,name=hub_loan_gpu_hours,json=hubLoanGpuHours,proto3,oneof" json:"hub_loan_gpu_hours,omitempty"`
+	HubGpuHoursPerMonth *int32   `protobuf:"varint,25,opt,name=hub_gpu_hours_per_month,json=hubGpuHoursPerMonth,proto3,oneof" json:"hub_gpu_hours_per_month,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Tenant) Reset() {
@@ -268,7 +273,22 @@ func (x *Tenant) GetHubTenant() bool {
 	return false
 }
 
-// TenantLoan is the part of a tenant's max_gpus that one cluster may use.
+func (x *Tenant) GetHubLoanGpuHours() float64 {
+	if x != nil && x.HubLoanGpuHours != nil {
+		return *x.HubLoanGpuHours
+	}
+	return 0
+}
+
+func (x *Tenant) GetHubGpuHoursPerMonth() int32 {
+	if x != nil && x.HubGpuHoursPerMonth != nil {
+		return *x.HubGpuHoursPerMonth
+	}
+	return 0
+}
+
+// TenantLoan is the part of a tenant's max_gpus and gpu_hours_per_month that one
+// cluster may use.
 type TenantLoan struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	TenantId string                 `protobuf:"bytes,1,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
@@ -277,7 +297,13 @@ type TenantLoan struct {
 	Gpus *int32 `protobuf:"varint,3,opt,name=gpus,proto3,oneof" json:"gpus,omitempty"`
 	// The limit that the cluster was told. It is smaller than gpus while the cluster
 	// still uses more. Absent for no limit.
-	Limit         *int32 `protobuf:"varint,4,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
+	Limit *int32 `protobuf:"varint,4,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
+	// How many GPU-hours the cluster may use in each month, and the limit that it was
+	// told. Absent if the tenant has no budget, or if the cluster does not keep to it.
+	GpuHours      *float64 `protobuf:"fixed64,5,opt,name=gpu_hours,json=gpuHours,proto3,oneof" json:"gpu_hours,omitempty"`
+	GpuHoursLimit *float64 `protobuf:"fixed64,6,opt,name=gpu_hours_limit,json=gpuHoursLimit,proto3,oneof" json:"gpu_hours_limit,omitempty"`
+	// What was used in this month, as far as the hub has written it down.
+	GpuHoursUsed  *float64 `protobuf:"fixed64,7,opt,name=gpu_hours_used,json=gpuHoursUsed,proto3,oneof" json:"gpu_hours_used,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -336,6 +362,27 @@ func (x *TenantLoan) GetGpus() int32 {
 func (x *TenantLoan) GetLimit() int32 {
 	if x != nil && x.Limit != nil {
 		return *x.Limit
+	}
+	return 0
+}
+
+func (x *TenantLoan) GetGpuHours() float64 {
+	if x != nil && x.GpuHours != nil {
+		return *x.GpuHours
+	}
+	return 0
+}
+
+func (x *TenantLoan) GetGpuHoursLimit() float64 {
+	if x != nil && x.GpuHoursLimit != nil {
+		return *x.GpuHoursLimit
+	}
+	return 0
+}
+
+func (x *TenantLoan) GetGpuHoursUsed() float64 {
+	if x != nil && x.GpuHoursUsed != nil {
+		return *x.GpuHoursUsed
 	}
 	return 0
 }
@@ -3516,8 +3563,7 @@ var File_apipb_cluster_proto protoreflect.FileDescriptor
 
 const file_apipb_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x17apipb/reservation.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdc\n" +
-	"\n" +
+	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x17apipb/reservation.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfc\v\n" +
 	"\x06Tenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1e\n" +
@@ -3546,7 +3592,9 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\fhub_max_gpus\x18\x16 \x01(\x05H\x0fR\n" +
 	"hubMaxGpus\x88\x01\x01\x12\x1d\n" +
 	"\n" +
-	"hub_tenant\x18\x17 \x01(\bR\thubTenantB\v\n" +
+	"hub_tenant\x18\x17 \x01(\bR\thubTenant\x120\n" +
+	"\x12hub_loan_gpu_hours\x18\x18 \x01(\x01H\x10R\x0fhubLoanGpuHours\x88\x01\x01\x129\n" +
+	"\x17hub_gpu_hours_per_month\x18\x19 \x01(\x05H\x11R\x13hubGpuHoursPerMonth\x88\x01\x01B\v\n" +
 	"\t_max_gpusB\x14\n" +
 	"\x12_max_gpu_memory_mbB\x10\n" +
 	"\x0e_max_cpu_coresB\x10\n" +
@@ -3562,15 +3610,24 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x16_fair_share_weight_maxB\x17\n" +
 	"\x15_gpu_hours_this_monthB\x10\n" +
 	"\x0e_hub_loan_gpusB\x0f\n" +
-	"\r_hub_max_gpus\"\x8a\x01\n" +
+	"\r_hub_max_gpusB\x15\n" +
+	"\x13_hub_loan_gpu_hoursB\x1a\n" +
+	"\x18_hub_gpu_hours_per_month\"\xb9\x02\n" +
 	"\n" +
 	"TenantLoan\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x17\n" +
 	"\x04gpus\x18\x03 \x01(\x05H\x00R\x04gpus\x88\x01\x01\x12\x19\n" +
-	"\x05limit\x18\x04 \x01(\x05H\x01R\x05limit\x88\x01\x01B\a\n" +
+	"\x05limit\x18\x04 \x01(\x05H\x01R\x05limit\x88\x01\x01\x12 \n" +
+	"\tgpu_hours\x18\x05 \x01(\x01H\x02R\bgpuHours\x88\x01\x01\x12+\n" +
+	"\x0fgpu_hours_limit\x18\x06 \x01(\x01H\x03R\rgpuHoursLimit\x88\x01\x01\x12)\n" +
+	"\x0egpu_hours_used\x18\a \x01(\x01H\x04R\fgpuHoursUsed\x88\x01\x01B\a\n" +
 	"\x05_gpusB\b\n" +
-	"\x06_limit\"\xc5\x01\n" +
+	"\x06_limitB\f\n" +
+	"\n" +
+	"_gpu_hoursB\x12\n" +
+	"\x10_gpu_hours_limitB\x11\n" +
+	"\x0f_gpu_hours_used\"\xc5\x01\n" +
 	"\x05Quota\x12\x1b\n" +
 	"\tgpu_model\x18\x01 \x01(\tR\bgpuModel\x12!\n" +
 	"\fnominal_gpus\x18\x02 \x01(\x05R\vnominalGpus\x12,\n" +

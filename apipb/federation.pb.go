@@ -133,7 +133,7 @@ func (x OwnerRead_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OwnerRead_Kind.Descriptor instead.
 func (OwnerRead_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{33, 0}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{34, 0}
 }
 
 // MemberMessage is one message of a member to the hub.
@@ -740,7 +740,10 @@ type MemberHello struct {
 	Loans []*LoanAnswer `protobuf:"bytes,13,rep,name=loans,proto3" json:"loans,omitempty"`
 	// What the hub has said about its clusters, as far as the member knows, in the hellos to
 	// a hub that asks.
-	Metadata      []*MetadataEntry `protobuf:"bytes,14,rep,name=metadata,proto3" json:"metadata,omitempty"`
+	Metadata []*MetadataEntry `protobuf:"bytes,14,rep,name=metadata,proto3" json:"metadata,omitempty"`
+	// The member also keeps to its loan of a tenant's GPU-hours. Without this, the hub
+	// lends it none, and does not know what is used there.
+	KeepsHours    bool `protobuf:"varint,15,opt,name=keeps_hours,json=keepsHours,proto3" json:"keeps_hours,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -871,6 +874,13 @@ func (x *MemberHello) GetMetadata() []*MetadataEntry {
 		return x.Metadata
 	}
 	return nil
+}
+
+func (x *MemberHello) GetKeepsHours() bool {
+	if x != nil {
+		return x.KeepsHours
+	}
+	return false
 }
 
 // ListedGrant is what a member knows of one grant.
@@ -2486,9 +2496,17 @@ type LoanNotice struct {
 	// The hub asks to lower the limit, and waits for the answer.
 	Lower bool `protobuf:"varint,6,opt,name=lower,proto3" json:"lower,omitempty"`
 	// The whole quota of the tenant at the hub.
-	Quota         int32 `protobuf:"varint,7,opt,name=quota,proto3" json:"quota,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Quota int32 `protobuf:"varint,7,opt,name=quota,proto3" json:"quota,omitempty"`
+	// The tenant's budget of GPU-hours at the hub for a calendar month (UTC), 0 for none.
+	GpuHours int32 `protobuf:"varint,8,opt,name=gpu_hours,json=gpuHours,proto3" json:"gpu_hours,omitempty"`
+	// What the member may use of it in each month, in GPU-seconds.
+	GpuSeconds int64 `protobuf:"varint,9,opt,name=gpu_seconds,json=gpuSeconds,proto3" json:"gpu_seconds,omitempty"`
+	// What was used in this month before the member was restored from a backup that does
+	// not have it. The member counts it as used.
+	UncountedGpuSeconds int64  `protobuf:"varint,10,opt,name=uncounted_gpu_seconds,json=uncountedGpuSeconds,proto3" json:"uncounted_gpu_seconds,omitempty"`
+	Month               string `protobuf:"bytes,11,opt,name=month,proto3" json:"month,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *LoanNotice) Reset() {
@@ -2570,15 +2588,45 @@ func (x *LoanNotice) GetQuota() int32 {
 	return 0
 }
 
+func (x *LoanNotice) GetGpuHours() int32 {
+	if x != nil {
+		return x.GpuHours
+	}
+	return 0
+}
+
+func (x *LoanNotice) GetGpuSeconds() int64 {
+	if x != nil {
+		return x.GpuSeconds
+	}
+	return 0
+}
+
+func (x *LoanNotice) GetUncountedGpuSeconds() int64 {
+	if x != nil {
+		return x.UncountedGpuSeconds
+	}
+	return 0
+}
+
+func (x *LoanNotice) GetMonth() string {
+	if x != nil {
+		return x.Month
+	}
+	return ""
+}
+
 // LoanAnswer says how much of the loan the member may still use: the larger of its
 // limit and its use.
 type LoanAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TenantId      string                 `protobuf:"bytes,1,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
-	Version       int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
-	Gpus          int32                  `protobuf:"varint,3,opt,name=gpus,proto3" json:"gpus,omitempty"`
-	Incarnation   string                 `protobuf:"bytes,4,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Hub           string                 `protobuf:"bytes,5,opt,name=hub,proto3" json:"hub,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	TenantId    string                 `protobuf:"bytes,1,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
+	Version     int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	Gpus        int32                  `protobuf:"varint,3,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	Incarnation string                 `protobuf:"bytes,4,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Hub         string                 `protobuf:"bytes,5,opt,name=hub,proto3" json:"hub,omitempty"`
+	// Absent if the member keeps to no budget of GPU-hours.
+	Hours         *LoanHours `protobuf:"bytes,6,opt,name=hours,proto3" json:"hours,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2648,6 +2696,85 @@ func (x *LoanAnswer) GetHub() string {
 	return ""
 }
 
+func (x *LoanAnswer) GetHours() *LoanHours {
+	if x != nil {
+		return x.Hours
+	}
+	return nil
+}
+
+// LoanHours says what a member has used of a tenant's GPU-hours, and what it may use.
+type LoanHours struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The month that the member's clock shows, as in 2026-11.
+	Month string `protobuf:"bytes,1,opt,name=month,proto3" json:"month,omitempty"`
+	// What its own records show for this month, in GPU-seconds.
+	UsedGpuSeconds int64 `protobuf:"varint,2,opt,name=used_gpu_seconds,json=usedGpuSeconds,proto3" json:"used_gpu_seconds,omitempty"`
+	// These are as in LoanNotice.
+	GpuSeconds          int64 `protobuf:"varint,3,opt,name=gpu_seconds,json=gpuSeconds,proto3" json:"gpu_seconds,omitempty"`
+	UncountedGpuSeconds int64 `protobuf:"varint,4,opt,name=uncounted_gpu_seconds,json=uncountedGpuSeconds,proto3" json:"uncounted_gpu_seconds,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *LoanHours) Reset() {
+	*x = LoanHours{}
+	mi := &file_apipb_federation_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoanHours) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoanHours) ProtoMessage() {}
+
+func (x *LoanHours) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_federation_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoanHours.ProtoReflect.Descriptor instead.
+func (*LoanHours) Descriptor() ([]byte, []int) {
+	return file_apipb_federation_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *LoanHours) GetMonth() string {
+	if x != nil {
+		return x.Month
+	}
+	return ""
+}
+
+func (x *LoanHours) GetUsedGpuSeconds() int64 {
+	if x != nil {
+		return x.UsedGpuSeconds
+	}
+	return 0
+}
+
+func (x *LoanHours) GetGpuSeconds() int64 {
+	if x != nil {
+		return x.GpuSeconds
+	}
+	return 0
+}
+
+func (x *LoanHours) GetUncountedGpuSeconds() int64 {
+	if x != nil {
+		return x.UncountedGpuSeconds
+	}
+	return 0
+}
+
 // SharedTenant tells a member what the hub decides about a tenant. A member that has
 // no tenant of this name creates it.
 type SharedTenant struct {
@@ -2669,7 +2796,7 @@ type SharedTenant struct {
 
 func (x *SharedTenant) Reset() {
 	*x = SharedTenant{}
-	mi := &file_apipb_federation_proto_msgTypes[31]
+	mi := &file_apipb_federation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2681,7 +2808,7 @@ func (x *SharedTenant) String() string {
 func (*SharedTenant) ProtoMessage() {}
 
 func (x *SharedTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[31]
+	mi := &file_apipb_federation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2694,7 +2821,7 @@ func (x *SharedTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedTenant.ProtoReflect.Descriptor instead.
 func (*SharedTenant) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{31}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SharedTenant) GetTenantId() string {
@@ -2777,7 +2904,7 @@ type MemberPresence struct {
 
 func (x *MemberPresence) Reset() {
 	*x = MemberPresence{}
-	mi := &file_apipb_federation_proto_msgTypes[32]
+	mi := &file_apipb_federation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2789,7 +2916,7 @@ func (x *MemberPresence) String() string {
 func (*MemberPresence) ProtoMessage() {}
 
 func (x *MemberPresence) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[32]
+	mi := &file_apipb_federation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2802,7 +2929,7 @@ func (x *MemberPresence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberPresence.ProtoReflect.Descriptor instead.
 func (*MemberPresence) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{32}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MemberPresence) GetCluster() string {
@@ -2852,7 +2979,7 @@ type OwnerRead struct {
 
 func (x *OwnerRead) Reset() {
 	*x = OwnerRead{}
-	mi := &file_apipb_federation_proto_msgTypes[33]
+	mi := &file_apipb_federation_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2864,7 +2991,7 @@ func (x *OwnerRead) String() string {
 func (*OwnerRead) ProtoMessage() {}
 
 func (x *OwnerRead) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[33]
+	mi := &file_apipb_federation_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2877,7 +3004,7 @@ func (x *OwnerRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerRead.ProtoReflect.Descriptor instead.
 func (*OwnerRead) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{33}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *OwnerRead) GetId() int64 {
@@ -2962,7 +3089,7 @@ type ReadAnswer struct {
 
 func (x *ReadAnswer) Reset() {
 	*x = ReadAnswer{}
-	mi := &file_apipb_federation_proto_msgTypes[34]
+	mi := &file_apipb_federation_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2974,7 +3101,7 @@ func (x *ReadAnswer) String() string {
 func (*ReadAnswer) ProtoMessage() {}
 
 func (x *ReadAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[34]
+	mi := &file_apipb_federation_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2987,7 +3114,7 @@ func (x *ReadAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadAnswer.ProtoReflect.Descriptor instead.
 func (*ReadAnswer) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{34}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReadAnswer) GetCluster() string {
@@ -3086,7 +3213,7 @@ type OwnerRun struct {
 
 func (x *OwnerRun) Reset() {
 	*x = OwnerRun{}
-	mi := &file_apipb_federation_proto_msgTypes[35]
+	mi := &file_apipb_federation_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3098,7 +3225,7 @@ func (x *OwnerRun) String() string {
 func (*OwnerRun) ProtoMessage() {}
 
 func (x *OwnerRun) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[35]
+	mi := &file_apipb_federation_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3111,7 +3238,7 @@ func (x *OwnerRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerRun.ProtoReflect.Descriptor instead.
 func (*OwnerRun) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{35}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *OwnerRun) GetRun() []byte {
@@ -3133,7 +3260,7 @@ type ReadFailure struct {
 
 func (x *ReadFailure) Reset() {
 	*x = ReadFailure{}
-	mi := &file_apipb_federation_proto_msgTypes[36]
+	mi := &file_apipb_federation_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3145,7 +3272,7 @@ func (x *ReadFailure) String() string {
 func (*ReadFailure) ProtoMessage() {}
 
 func (x *ReadFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[36]
+	mi := &file_apipb_federation_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3158,7 +3285,7 @@ func (x *ReadFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFailure.ProtoReflect.Descriptor instead.
 func (*ReadFailure) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{36}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReadFailure) GetCode() string {
@@ -3190,7 +3317,7 @@ type ReadEnd struct {
 
 func (x *ReadEnd) Reset() {
 	*x = ReadEnd{}
-	mi := &file_apipb_federation_proto_msgTypes[37]
+	mi := &file_apipb_federation_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3202,7 +3329,7 @@ func (x *ReadEnd) String() string {
 func (*ReadEnd) ProtoMessage() {}
 
 func (x *ReadEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[37]
+	mi := &file_apipb_federation_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3215,7 +3342,7 @@ func (x *ReadEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadEnd.ProtoReflect.Descriptor instead.
 func (*ReadEnd) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{37}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{38}
 }
 
 var File_apipb_federation_proto protoreflect.FileDescriptor
@@ -3262,7 +3389,7 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"restore_id\x18\x03 \x01(\tR\trestoreId\x12\x1a\n" +
 	"\brevision\x18\x04 \x01(\x03R\brevision\x12\x18\n" +
 	"\aversion\x18\x05 \x01(\tR\aversion\x12\x16\n" +
-	"\x06asking\x18\x06 \x01(\bR\x06asking\"\xf7\x03\n" +
+	"\x06asking\x18\x06 \x01(\bR\x06asking\"\x98\x04\n" +
 	"\vMemberHello\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\acluster\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\x05R\bprotocol\x12\x19\n" +
@@ -3280,7 +3407,9 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"\vkeeps_loans\x18\f \x01(\bR\n" +
 	"keepsLoans\x124\n" +
 	"\x05loans\x18\r \x03(\v2\x13.ares.v1.LoanAnswerB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x05loans\x12=\n" +
-	"\bmetadata\x18\x0e \x03(\v2\x16.ares.v1.MetadataEntryB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\bmetadata\"\xf7\x01\n" +
+	"\bmetadata\x18\x0e \x03(\v2\x16.ares.v1.MetadataEntryB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\bmetadata\x12\x1f\n" +
+	"\vkeeps_hours\x18\x0f \x01(\bR\n" +
+	"keepsHours\"\xf7\x01\n" +
 	"\vListedGrant\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x120\n" +
@@ -3397,7 +3526,7 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04stop\x18\x04 \x01(\bR\x04stop\"\xb7\x01\n" +
+	"\x04stop\x18\x04 \x01(\bR\x04stop\"\xbf\x02\n" +
 	"\n" +
 	"LoanNotice\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\x12\x18\n" +
@@ -3406,14 +3535,27 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"\vincarnation\x18\x04 \x01(\tR\vincarnation\x12\x10\n" +
 	"\x03hub\x18\x05 \x01(\tR\x03hub\x12\x14\n" +
 	"\x05lower\x18\x06 \x01(\bR\x05lower\x12\x14\n" +
-	"\x05quota\x18\a \x01(\x05R\x05quota\"\x8b\x01\n" +
+	"\x05quota\x18\a \x01(\x05R\x05quota\x12\x1b\n" +
+	"\tgpu_hours\x18\b \x01(\x05R\bgpuHours\x12\x1f\n" +
+	"\vgpu_seconds\x18\t \x01(\x03R\n" +
+	"gpuSeconds\x122\n" +
+	"\x15uncounted_gpu_seconds\x18\n" +
+	" \x01(\x03R\x13uncountedGpuSeconds\x12\x14\n" +
+	"\x05month\x18\v \x01(\tR\x05month\"\xb5\x01\n" +
 	"\n" +
 	"LoanAnswer\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x12\n" +
 	"\x04gpus\x18\x03 \x01(\x05R\x04gpus\x12 \n" +
 	"\vincarnation\x18\x04 \x01(\tR\vincarnation\x12\x10\n" +
-	"\x03hub\x18\x05 \x01(\tR\x03hub\"\x90\x02\n" +
+	"\x03hub\x18\x05 \x01(\tR\x03hub\x12(\n" +
+	"\x05hours\x18\x06 \x01(\v2\x12.ares.v1.LoanHoursR\x05hours\"\xa0\x01\n" +
+	"\tLoanHours\x12\x14\n" +
+	"\x05month\x18\x01 \x01(\tR\x05month\x12(\n" +
+	"\x10used_gpu_seconds\x18\x02 \x01(\x03R\x0eusedGpuSeconds\x12\x1f\n" +
+	"\vgpu_seconds\x18\x03 \x01(\x03R\n" +
+	"gpuSeconds\x122\n" +
+	"\x15uncounted_gpu_seconds\x18\x04 \x01(\x03R\x13uncountedGpuSeconds\"\x90\x02\n" +
 	"\fSharedTenant\x12$\n" +
 	"\ttenant_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\btenantId\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x10\n" +
@@ -3482,7 +3624,7 @@ func file_apipb_federation_proto_rawDescGZIP() []byte {
 }
 
 var file_apipb_federation_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_apipb_federation_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_apipb_federation_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_apipb_federation_proto_goTypes = []any{
 	(ListedGrant_State)(0),        // 0: ares.v1.ListedGrant.State
 	(OwnerRead_Kind)(0),           // 1: ares.v1.OwnerRead.Kind
@@ -3517,16 +3659,17 @@ var file_apipb_federation_proto_goTypes = []any{
 	(*ReturnRequest)(nil),         // 30: ares.v1.ReturnRequest
 	(*LoanNotice)(nil),            // 31: ares.v1.LoanNotice
 	(*LoanAnswer)(nil),            // 32: ares.v1.LoanAnswer
-	(*SharedTenant)(nil),          // 33: ares.v1.SharedTenant
-	(*MemberPresence)(nil),        // 34: ares.v1.MemberPresence
-	(*OwnerRead)(nil),             // 35: ares.v1.OwnerRead
-	(*ReadAnswer)(nil),            // 36: ares.v1.ReadAnswer
-	(*OwnerRun)(nil),              // 37: ares.v1.OwnerRun
-	(*ReadFailure)(nil),           // 38: ares.v1.ReadFailure
-	(*ReadEnd)(nil),               // 39: ares.v1.ReadEnd
-	(*StreamLogsRequest)(nil),     // 40: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),    // 41: ares.v1.StreamLogsResponse
-	(*Explanation)(nil),           // 42: ares.v1.Explanation
+	(*LoanHours)(nil),             // 33: ares.v1.LoanHours
+	(*SharedTenant)(nil),          // 34: ares.v1.SharedTenant
+	(*MemberPresence)(nil),        // 35: ares.v1.MemberPresence
+	(*OwnerRead)(nil),             // 36: ares.v1.OwnerRead
+	(*ReadAnswer)(nil),            // 37: ares.v1.ReadAnswer
+	(*OwnerRun)(nil),              // 38: ares.v1.OwnerRun
+	(*ReadFailure)(nil),           // 39: ares.v1.ReadFailure
+	(*ReadEnd)(nil),               // 40: ares.v1.ReadEnd
+	(*StreamLogsRequest)(nil),     // 41: ares.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),    // 42: ares.v1.StreamLogsResponse
+	(*Explanation)(nil),           // 43: ares.v1.Explanation
 }
 var file_apipb_federation_proto_depIdxs = []int32{
 	5,  // 0: ares.v1.MemberMessage.hello:type_name -> ares.v1.MemberHello
@@ -3551,7 +3694,7 @@ var file_apipb_federation_proto_depIdxs = []int32{
 	30, // 19: ares.v1.HubMessage.return_request:type_name -> ares.v1.ReturnRequest
 	31, // 20: ares.v1.HubMessage.loan:type_name -> ares.v1.LoanNotice
 	8,  // 21: ares.v1.HubMessage.roster:type_name -> ares.v1.Roster
-	33, // 22: ares.v1.HubMessage.tenant:type_name -> ares.v1.SharedTenant
+	34, // 22: ares.v1.HubMessage.tenant:type_name -> ares.v1.SharedTenant
 	12, // 23: ares.v1.HubMessage.metadata:type_name -> ares.v1.MetadataNews
 	6,  // 24: ares.v1.MemberHello.grants:type_name -> ares.v1.ListedGrant
 	8,  // 25: ares.v1.MemberHello.roster:type_name -> ares.v1.Roster
@@ -3566,23 +3709,24 @@ var file_apipb_federation_proto_depIdxs = []int32{
 	15, // 34: ares.v1.ClaimAnswer.bound:type_name -> ares.v1.BoundGrant
 	0,  // 35: ares.v1.GrantReport.outcome:type_name -> ares.v1.ListedGrant.State
 	0,  // 36: ares.v1.ReportAcknowledgement.outcome:type_name -> ares.v1.ListedGrant.State
-	1,  // 37: ares.v1.OwnerRead.kind:type_name -> ares.v1.OwnerRead.Kind
-	40, // 38: ares.v1.OwnerRead.logs:type_name -> ares.v1.StreamLogsRequest
-	37, // 39: ares.v1.ReadAnswer.run:type_name -> ares.v1.OwnerRun
-	41, // 40: ares.v1.ReadAnswer.logs:type_name -> ares.v1.StreamLogsResponse
-	42, // 41: ares.v1.ReadAnswer.explanation:type_name -> ares.v1.Explanation
-	38, // 42: ares.v1.ReadAnswer.failure:type_name -> ares.v1.ReadFailure
-	2,  // 43: ares.v1.FederationService.Connect:input_type -> ares.v1.MemberMessage
-	34, // 44: ares.v1.FederationService.ServeReads:input_type -> ares.v1.MemberPresence
-	36, // 45: ares.v1.FederationService.AnswerRead:input_type -> ares.v1.ReadAnswer
-	3,  // 46: ares.v1.FederationService.Connect:output_type -> ares.v1.HubMessage
-	35, // 47: ares.v1.FederationService.ServeReads:output_type -> ares.v1.OwnerRead
-	39, // 48: ares.v1.FederationService.AnswerRead:output_type -> ares.v1.ReadEnd
-	46, // [46:49] is the sub-list for method output_type
-	43, // [43:46] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	33, // 37: ares.v1.LoanAnswer.hours:type_name -> ares.v1.LoanHours
+	1,  // 38: ares.v1.OwnerRead.kind:type_name -> ares.v1.OwnerRead.Kind
+	41, // 39: ares.v1.OwnerRead.logs:type_name -> ares.v1.StreamLogsRequest
+	38, // 40: ares.v1.ReadAnswer.run:type_name -> ares.v1.OwnerRun
+	42, // 41: ares.v1.ReadAnswer.logs:type_name -> ares.v1.StreamLogsResponse
+	43, // 42: ares.v1.ReadAnswer.explanation:type_name -> ares.v1.Explanation
+	39, // 43: ares.v1.ReadAnswer.failure:type_name -> ares.v1.ReadFailure
+	2,  // 44: ares.v1.FederationService.Connect:input_type -> ares.v1.MemberMessage
+	35, // 45: ares.v1.FederationService.ServeReads:input_type -> ares.v1.MemberPresence
+	37, // 46: ares.v1.FederationService.AnswerRead:input_type -> ares.v1.ReadAnswer
+	3,  // 47: ares.v1.FederationService.Connect:output_type -> ares.v1.HubMessage
+	36, // 48: ares.v1.FederationService.ServeReads:output_type -> ares.v1.OwnerRead
+	40, // 49: ares.v1.FederationService.AnswerRead:output_type -> ares.v1.ReadEnd
+	47, // [47:50] is the sub-list for method output_type
+	44, // [44:47] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_apipb_federation_proto_init() }
@@ -3620,7 +3764,7 @@ func file_apipb_federation_proto_init() {
 		(*HubMessage_Tenant)(nil),
 		(*HubMessage_Metadata)(nil),
 	}
-	file_apipb_federation_proto_msgTypes[34].OneofWrappers = []any{
+	file_apipb_federation_proto_msgTypes[35].OneofWrappers = []any{
 		(*ReadAnswer_Run)(nil),
 		(*ReadAnswer_Logs)(nil),
 		(*ReadAnswer_Explanation)(nil),
@@ -3632,7 +3776,7 @@ func file_apipb_federation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_federation_proto_rawDesc), len(file_apipb_federation_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

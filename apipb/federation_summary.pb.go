@@ -471,9 +471,12 @@ type SummaryTenant struct {
 	WaitingGpuMilli        int64 `protobuf:"varint,5,opt,name=waiting_gpu_milli,json=waitingGpuMilli,proto3" json:"waiting_gpu_milli,omitempty"`
 	LargestWaitingGpuMilli int64 `protobuf:"varint,6,opt,name=largest_waiting_gpu_milli,json=largestWaitingGpuMilli,proto3" json:"largest_waiting_gpu_milli,omitempty"`
 	// When the oldest of them was accepted, in Unix seconds. 0 if none waits.
-	WaitingSince  int64 `protobuf:"varint,7,opt,name=waiting_since,json=waitingSince,proto3" json:"waiting_since,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	WaitingSince int64 `protobuf:"varint,7,opt,name=waiting_since,json=waitingSince,proto3" json:"waiting_since,omitempty"`
+	// What the tenant has used in the month of `at` (UTC), in GPU-seconds, if the hub lends
+	// it GPU-hours.
+	UsedGpuSeconds int64 `protobuf:"varint,8,opt,name=used_gpu_seconds,json=usedGpuSeconds,proto3" json:"used_gpu_seconds,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SummaryTenant) Reset() {
@@ -551,6 +554,13 @@ func (x *SummaryTenant) GetLargestWaitingGpuMilli() int64 {
 func (x *SummaryTenant) GetWaitingSince() int64 {
 	if x != nil {
 		return x.WaitingSince
+	}
+	return 0
+}
+
+func (x *SummaryTenant) GetUsedGpuSeconds() int64 {
+	if x != nil {
+		return x.UsedGpuSeconds
 	}
 	return 0
 }
@@ -662,7 +672,7 @@ const file_apipb_federation_summary_proto_rawDesc = "" +
 	"\awaiting\x18\x02 \x01(\x05R\awaiting\x12*\n" +
 	"\x11waiting_gpu_milli\x18\x03 \x01(\x03R\x0fwaitingGpuMilli\x12+\n" +
 	"\x12start_delay_p50_ms\x18\x04 \x01(\x03R\x0fstartDelayP50Ms\x12+\n" +
-	"\x12start_delay_p90_ms\x18\x05 \x01(\x03R\x0fstartDelayP90Ms\"\x86\x02\n" +
+	"\x12start_delay_p90_ms\x18\x05 \x01(\x03R\x0fstartDelayP90Ms\"\xb0\x02\n" +
 	"\rSummaryTenant\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\x12\x1b\n" +
 	"\tgpu_milli\x18\x02 \x01(\x03R\bgpuMilli\x12\x12\n" +
@@ -670,7 +680,8 @@ const file_apipb_federation_summary_proto_rawDesc = "" +
 	"\tmemory_mb\x18\x04 \x01(\x03R\bmemoryMb\x12*\n" +
 	"\x11waiting_gpu_milli\x18\x05 \x01(\x03R\x0fwaitingGpuMilli\x129\n" +
 	"\x19largest_waiting_gpu_milli\x18\x06 \x01(\x03R\x16largestWaitingGpuMilli\x12#\n" +
-	"\rwaiting_since\x18\a \x01(\x03R\fwaitingSince\"L\n" +
+	"\rwaiting_since\x18\a \x01(\x03R\fwaitingSince\x12(\n" +
+	"\x10used_gpu_seconds\x18\b \x01(\x03R\x0eusedGpuSeconds\"L\n" +
 	"\fSummaryLabel\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x14\n" +

@@ -255,7 +255,7 @@ func (m *member) start() {
 	m.uplink = federation.NewUplink(m.view)
 	m.uplink.Store, m.uplink.Now, m.uplink.Log, m.uplink.Heartbeat = m.s, time.Now, controltest.Quiet, heartbeat
 	m.uplink.Dial, m.uplink.Admit, m.uplink.Explain = m.wire.dial, m.admit, loop.Explain
-	m.uplink.UseFrom = loop.UseFrom
+	m.uplink.UseFrom, m.uplink.UsedThisMonth = loop.UseFrom, loop.UsedThisMonth
 	m.uplink.LateAfter = cmp.Or(m.lateAfter, m.uplink.LateAfter)
 	m.uplink.Boot = func() boottime.Time {
 		m.readings.Add(1)

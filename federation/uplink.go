@@ -57,6 +57,8 @@ type Uplink struct {
 	// UseFrom returns what a tenant's jobs use, after every decision follows the records up to a revision. It is
 	// scheduler.Loop.UseFrom.
 	UseFrom func(ctx context.Context, tenant string, revision int64) (ares.Use, error)
+	// UsedThisMonth returns the month (UTC), and the GPU-seconds that a tenant has used in it. It is scheduler.Loop.UsedThisMonth.
+	UsedThisMonth func(tenant string) (month string, gpuSecs int64)
 	// Summary describes the capacity of this cluster for the hub. It may be nil.
 	Summary func() []byte
 	// SummaryEvery is the shortest time between two summaries. Default one second.

@@ -265,7 +265,7 @@ func (l *link) hello(id store.Identity, revision int64, all bool) error {
 		l.put(&apipb.MemberMessage{Body: &apipb.MemberMessage_Hello{Hello: &apipb.MemberHello{
 			Cluster: l.member.Name, Protocol: protocol, StoreId: id.Store, RestoreId: id.Restore, Revision: revision, Cookie: cmp.Or(l.member.PendingCookie, l.member.Cookie),
 			Version: l.u.Version, Incarnation: l.me.Incarnation, Grants: list[:n], More: more, Roster: roster,
-			KeepsLoans: true, Loans: loans, Metadata: part,
+			KeepsLoans: true, KeepsHours: true, Loans: loans, Metadata: part,
 		}}})
 		roster, loans = nil, nil // the first part has them
 		if list = list[n:]; !more {

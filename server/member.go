@@ -31,7 +31,7 @@ func (s *Server) newUplink() *federation.Uplink {
 	u := federation.NewUplink(s.View)
 	u.Store, u.Now, u.Log, u.Version = s.Store, time.Now, s.log, Version
 	u.Heartbeat, u.ClaimAhead = s.cfg.Federation.heartbeat(), time.Duration(s.cfg.Federation.ClaimAheadSeconds)*time.Second
-	u.Plan, u.Explain, u.Admit, u.Summary, u.UseFrom = s.Loop.Plan, s.Loop.Explain, s.admitGranted, s.summary, s.Loop.UseFrom
+	u.Plan, u.Explain, u.Admit, u.Summary, u.UseFrom, u.UsedThisMonth = s.Loop.Plan, s.Loop.Explain, s.admitGranted, s.summary, s.Loop.UseFrom, s.Loop.UsedThisMonth
 	u.ModeChanged = func(grant.Mode) { s.parts.Go(s.recordMode) } // the heartbeats must not wait for the store
 	turn := 0
 	u.Dial = func(ctx context.Context) (*grpc.ClientConn, error) {

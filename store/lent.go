@@ -142,8 +142,8 @@ func clearLoan(t *storepb.Tenant, forget bool) bool {
 	switch {
 	case forget && (t.GetLoan() != nil || t.GetShared() != nil):
 		t.Loan, t.Shared = nil, nil
-	case !forget && t.GetLoan().GetGpus() != 0:
-		t.Loan.Gpus = 0
+	case !forget && (t.GetLoan().GetGpus() != 0 || t.GetLoan().GetGpuSeconds() != 0):
+		t.Loan.Gpus, t.Loan.GpuSeconds = 0, 0
 	default:
 		return false
 	}
@@ -170,14 +170,20 @@ func tenantLoanRecord(l *ares.Loan) *storepb.TenantLoan {
 	if l == nil {
 		return nil
 	}
-	return &storepb.TenantLoan{Hub: l.Hub, Version: l.Version, Gpus: int32(l.GPUs), Quota: int32(l.Quota)}
+	return &storepb.TenantLoan{
+		Hub: l.Hub, Version: l.Version, Gpus: int32(l.GPUs), Quota: int32(l.Quota),
+		GpuHours: int32(l.Budget.Hours), GpuSeconds: l.Budget.Secs, UncountedGpuSeconds: l.Budget.Uncounted, Month: l.Budget.Month,
+	}
 }
 
 func tenantLoanOf(m *storepb.TenantLoan) *ares.Loan {
 	if m == nil {
 		return nil
 	}
-	return &ares.Loan{Hub: m.GetHub(), Version: m.GetVersion(), GPUs: int(m.GetGpus()), Quota: int(m.GetQuota())}
+	return &ares.Loan{
+		Hub: m.GetHub(), Version: m.GetVersion(), GPUs: int(m.GetGpus()), Quota: int(m.GetQuota()),
+		Budget: ares.LoanBudget{Hours: int(m.GetGpuHours()), Secs: m.GetGpuSeconds(), Uncounted: m.GetUncountedGpuSeconds(), Month: m.GetMonth()},
+	}
 }
 
 func sharedRecord(s *ares.Shared) *storepb.SharedTenant {

@@ -11,7 +11,7 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// Loan is the hub's record of how much of a tenant's GPU limit one cluster may use (F10). Only the hub's leader writes it.
+// Loan is the hub's record of how much of a tenant's GPU limit and GPU-hours one cluster may use (F10). Only the hub's leader writes it.
 // Invariant: Limit <= GPUs, unless it is Fresh.
 type Loan struct {
 	Tenant, Cluster string
@@ -23,13 +23,15 @@ type Loan struct {
 	Fresh bool
 	// Revision is the version that the cluster is told. It only grows, also over a restore of the hub.
 	Revision int64
+	Hours    LoanHours
 }
 
 // LoanAnswer is a cluster's answer to a loan that asked it for a lower limit.
 type LoanAnswer struct {
 	Tenant, Cluster, Incarnation string
-	Version                      int64 // of the loan that it answers
-	GPUs                         int   // the larger of its limit and its use
+	Version                      int64        // of the loan that it answers
+	GPUs                         int          // the larger of its limit and its use
+	Hours                        *HoursAnswer // nil if the cluster keeps to no budget of GPU-hours
 }
 
 // Loans reads all loans, ordered by tenant and cluster, with a linearizable read.
@@ -59,7 +61,9 @@ type lending struct {
 	cluster        Cluster
 	quota          int
 	tenantRevision int64
-	others         int   // what the other clusters may use
+	others         int // what the other clusters may use
+	hours          int // the tenant's budget of GPU-hours for a month, 0 for none
+	hoursOfOthers  []LoanHours
 	asking         int64 // 0 if the hub does not ask its clusters after a restore
 	revision       int64 // at which this was read
 }
@@ -81,7 +85,7 @@ func (s *Store) readLending(ctx context.Context, id Loan) (*lending, error) {
 		if err != nil {
 			return nil, err
 		}
-		l.quota, l.tenantRevision = int(rec.GetTenant().GetMaxGpus()), kvs[0].ModRevision
+		l.quota, l.hours, l.tenantRevision = int(rec.GetTenant().GetMaxGpus()), int(rec.GetTenant().GetGpuHours()), kvs[0].ModRevision
 	}
 	if kvs := resp.Responses[2].GetResponseRange().Kvs; len(kvs) > 0 {
 		rec, err := unmarshal(clusterKey(id.Cluster), kvs[0].Value)
@@ -104,6 +108,7 @@ func (l *lending) readLoans(answer *etcdserverpb.ResponseOp) error {
 			l.loan = loan
 		} else {
 			l.others += loan.GPUs
+			l.hoursOfOthers = append(l.hoursOfOthers, loan.Hours)
 		}
 	}
 	return nil
@@ -163,7 +168,7 @@ func loanConflict(leader *etcdserverpb.ResponseOp, lead *Leadership, id Loan) er
 func (s *Store) Lend(ctx context.Context, lead *Leadership, next Loan) (Loan, error) {
 	return s.changeLoan(ctx, lead, next, func(l *lending) (Loan, error) {
 		was := l.loan
-		if same := (Loan{next.Tenant, next.Cluster, next.GPUs, next.Limit, next.Fresh, was.Revision}); was.Revision != 0 && was == same {
+		if same := next.as(was.Revision); was.Revision != 0 && was == same {
 			return was, nil
 		}
 		switch {
@@ -181,8 +186,14 @@ func (s *Store) Lend(ctx context.Context, lead *Leadership, next Loan) (Loan, er
 			return was, ares.Errorf(ares.QuotaExceeded, "tenant %s has a limit of %d devices, and other clusters may use %d: cluster %s cannot get %d", next.Tenant, l.quota, l.others, next.Cluster, next.GPUs)
 		}
 		next.Revision = was.Revision
-		return next, nil
+		return next, l.checkHours(&next)
 	})
+}
+
+// The method `as` returns the record with another revision.
+func (l Loan) as(revision int64) Loan {
+	l.Revision = revision
+	return l
 }
 
 // LoanAnswered writes the answer of a cluster that was asked for a lower limit. An answer to any but the last request is
@@ -199,17 +210,20 @@ func (s *Store) LoanAnswered(ctx context.Context, lead *Leadership, a LoanAnswer
 			return next, ares.Errorf(ares.Fenced, "the answer is of an incarnation of cluster %s that the hub has not confirmed", a.Cluster)
 		}
 		next.GPUs, next.Fresh = max(a.GPUs, next.Limit), false
+		l.answered(&next, a.Incarnation, a.Hours)
 		return next, nil
 	})
 }
 
 // AdoptLoan writes what a cluster says that it may use, after a restore of the hub (F6). It writes a new version in any case,
 // because the cluster may have seen later versions than the backup has. A repeated call changes nothing.
-func (s *Store) AdoptLoan(ctx context.Context, lead *Leadership, asking *Asking, next Loan) error {
-	_, err := s.changeLoan(ctx, lead, next, func(l *lending) (Loan, error) {
+func (s *Store) AdoptLoan(ctx context.Context, lead *Leadership, asking *Asking, says Loan) error {
+	_, err := s.changeLoan(ctx, lead, says, func(l *lending) (Loan, error) {
 		if l.asking != asking.Revision {
 			return l.loan, hubAsks()
 		}
+		next := says
+		next.Hours = l.loan.Hours.adopt(says.Hours)
 		next.Revision = 0 // unlike every record, so that it is written
 		if l.loan.Revision > asking.Revision {
 			next.Revision = l.loan.Revision
@@ -220,35 +234,51 @@ func (s *Store) AdoptLoan(ctx context.Context, lead *Leadership, asking *Asking,
 }
 
 // EndLoan deletes the loan of a cluster that is no member any more, or that has a tenant of its own with this name. While a
-// restored hub asks its clusters, it deletes the loan of a cluster that says that it has none. A repeated call changes nothing.
-func (s *Store) EndLoan(ctx context.Context, lead *Leadership, asking *Asking, tenant, cluster string) error {
+// restored hub asks its clusters, it deletes the loan of a cluster that says that it has none. The GPU-hours that were used in
+// the month stay in a Fresh record, which is the result. If none is left, the result's Revision is 0. A repeated call changes
+// nothing.
+func (s *Store) EndLoan(ctx context.Context, lead *Leadership, asking *Asking, tenant, cluster, month string) (Loan, error) {
 	id := Loan{Tenant: tenant, Cluster: cluster}
-	_, err := Retry(maxTries, func() (struct{}, error) {
+	return Retry(maxTries, func() (Loan, error) {
 		l, err := s.readLending(ctx, id)
 		switch {
 		case err != nil || l.loan.Revision == 0:
-			return struct{}{}, err
+			return id, err
 		case (l.asking != 0) != (asking != nil):
-			return struct{}{}, hubAsks()
+			return id, hubAsks()
 		case asking == nil && l.cluster.MayOwn() && l.cluster.Runs(tenant):
-			return struct{}{}, ares.Errorf(ares.Conflict, "cluster %s is a member: only its answer lowers the loan of tenant %s", cluster, tenant)
+			return id, ares.Errorf(ares.Conflict, "cluster %s is a member: only its answer lowers the loan of tenant %s", cluster, tenant)
 		}
-		resp, err := s.txn(ctx, "end loan", append(l.compare(), lead.leads()),
-			[]clientv3.Op{clientv3.OpDelete(loanKey(tenant, cluster))}, []clientv3.Op{clientv3.OpGet(leaderKey)})
-		if err == nil && !resp.Succeeded {
-			err = loanConflict(resp.Responses[0], lead, id)
+		change, left := clientv3.OpDelete(loanKey(tenant, cluster)), id
+		if kept, any := l.ended(month); any {
+			if kept == l.loan {
+				return kept, nil
+			}
+			value, err := marshal(loanRecord(&kept))
+			if err != nil {
+				return id, err
+			}
+			change, left = clientv3.OpPut(loanKey(tenant, cluster), value), kept
 		}
-		return struct{}{}, err
+		resp, err := s.txn(ctx, "end loan", append(l.compare(), lead.leads()), []clientv3.Op{change}, []clientv3.Op{clientv3.OpGet(leaderKey)})
+		switch {
+		case err != nil:
+			return id, err
+		case !resp.Succeeded:
+			return id, loanConflict(resp.Responses[0], lead, id)
+		case left.Revision != 0:
+			left.Revision = resp.Header.Revision
+		}
+		return left, nil
 	})
-	return err
 }
 
 func loanRecord(l *Loan) *storepb.Record {
-	return &storepb.Record{Body: &storepb.Record_Loan{Loan: &storepb.Loan{Gpus: int32(l.GPUs), Limit: int32(l.Limit), Fresh: l.Fresh}}}
+	return &storepb.Record{Body: &storepb.Record_Loan{Loan: &storepb.Loan{Gpus: int32(l.GPUs), Limit: int32(l.Limit), Fresh: l.Fresh, Hours: loanHoursRecord(&l.Hours)}}}
 }
 
 func loanOf(rec *storepb.Record, name string, revision int64) Loan {
 	tenant, cluster, _ := strings.Cut(name, "/")
 	m := rec.GetLoan()
-	return Loan{Tenant: tenant, Cluster: cluster, GPUs: int(m.GetGpus()), Limit: int(m.GetLimit()), Fresh: m.GetFresh(), Revision: revision}
+	return Loan{Tenant: tenant, Cluster: cluster, GPUs: int(m.GetGpus()), Limit: int(m.GetLimit()), Fresh: m.GetFresh(), Revision: revision, Hours: loanHoursOf(m.GetHours())}
 }

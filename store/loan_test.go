@@ -75,7 +75,7 @@ func TestLoansAreCompared(t *testing.T) {
 		_, err := s.UpdateCluster(ctx, two.Name, func(c *store.Cluster) error { c.Decided = store.ClusterReady; return nil })
 		must(err)
 	})
-	if err := s.EndLoan(ctx, lead, nil, tenant.ID, two.Name); ares.CodeOf(err) != ares.Conflict {
+	if _, err := s.EndLoan(ctx, lead, nil, tenant.ID, two.Name, "2030-01"); ares.CodeOf(err) != ares.Conflict {
 		t.Errorf("the loan of a cluster that has joined again meanwhile was deleted: %v", err)
 	}
 }

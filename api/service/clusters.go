@@ -160,7 +160,7 @@ func (d *clustersService) GetCluster(ctx context.Context, req *apipb.GetClusterR
 	to := visibilityOf(ctx)
 	for i := range loans {
 		if loans[i].Cluster == c.Name && to.sees(loans[i].Tenant, "") {
-			m.Loans = append(m.Loans, newLoan(&loans[i]))
+			m.Loans = append(m.Loans, newLoan(&loans[i], d.Now()))
 		}
 	}
 	return &apipb.GetClusterResponse{Cluster: m}, nil

@@ -157,7 +157,8 @@ func checkTenant(p *ares.Problems, m *apipb.Tenant) {
 	}
 	notGiven(p, map[string]bool{
 		"current": m.GetCurrent() != nil, "created_at": m.GetCreatedAt() != nil, "gpu_hours_this_month": m.GpuHoursThisMonth != nil,
-		"loans": len(m.GetLoans()) > 0, "hub_loan_gpus": m.HubLoanGpus != nil, "hub_max_gpus": m.HubMaxGpus != nil, "hub_tenant": m.GetHubTenant(),
+		"loans": len(m.GetLoans()) > 0, "hub_loan_gpus": m.HubLoanGpus != nil, "hub_max_gpus": m.HubMaxGpus != nil,
+		"hub_loan_gpu_hours": m.HubLoanGpuHours != nil, "hub_gpu_hours_per_month": m.HubGpuHoursPerMonth != nil, "hub_tenant": m.GetHubTenant(),
 	})
 	ares.CheckQuotas(p, quotasOf(m.GetQuotas()))
 	if v := m.GpuHoursPerMonth; v != nil && *v < 0 {
@@ -223,7 +224,7 @@ func (d *tenantService) GetTenant(ctx context.Context, req *apipb.GetTenantReque
 			return nil, err
 		}
 		for i := range loans {
-			m.Loans = append(m.Loans, newLoan(&loans[i]))
+			m.Loans = append(m.Loans, newLoan(&loans[i], d.Cfg.Now()))
 		}
 	}
 	return &apipb.GetTenantResponse{Tenant: m}, nil
@@ -312,7 +313,7 @@ func (d *tenantService) DeleteTenant(ctx context.Context, req *apipb.DeleteTenan
 func (d *Services) tenant(t *ares.Tenant) *apipb.Tenant {
 	use, waiting := d.Cfg.View.Use(t.ID)
 	m := newTenant(t, use, waiting)
-	if t.GPUHours != 0 && d.Cfg.Policies != nil {
+	if (t.GPUHours != 0 || m.HubGpuHoursPerMonth != nil) && d.Cfg.Policies != nil {
 		m.GpuHoursThisMonth = new(d.Cfg.Policies.Hours(t.ID))
 	}
 	return m

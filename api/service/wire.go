@@ -170,11 +170,24 @@ func newTenant(t *ares.Tenant, use ares.Use, waiting int) *apipb.Tenant {
 	}
 	if m.HubTenant = t.Shared != nil; t.Loan != nil {
 		m.HubLoanGpus, m.HubMaxGpus = bound(t.Loan.GPUs), bound(t.Loan.Quota)
+		if b := &t.Loan.Budget; b.Hours > 0 {
+			m.HubLoanGpuHours, m.HubGpuHoursPerMonth = new(lentHours(b.Secs)), new(int32(b.Hours))
+		}
 	}
 	return m
 }
 
 // newLoan converts a loan to its public form.
-func newLoan(l *store.Loan) *apipb.TenantLoan {
-	return &apipb.TenantLoan{TenantId: l.Tenant, Cluster: l.Cluster, Gpus: bound(l.GPUs), Limit: bound(l.Limit)}
+func newLoan(l *store.Loan, now time.Time) *apipb.TenantLoan {
+	m := &apipb.TenantLoan{TenantId: l.Tenant, Cluster: l.Cluster, Gpus: bound(l.GPUs), Limit: bound(l.Limit)}
+	if l.Hours.Kept {
+		m.GpuHours, m.GpuHoursLimit = new(lentHours(l.Hours.Secs)), new(lentHours(l.Hours.Limit))
+	}
+	if h := l.Hours.In(now.UTC().Format(ares.MonthForm)); h.Kept || h.Used > 0 {
+		m.GpuHoursUsed = new(lentHours(h.Used))
+	}
+	return m
 }
+
+// lentHours converts GPU-seconds to GPU-hours.
+func lentHours(gpuSecs int64) float64 { return float64(gpuSecs) / 3600 }

@@ -224,6 +224,9 @@ func (a *commands) writeTenant(w io.Writer, t *apipb.Tenant) {
 	if t.HubLoanGpus != nil {
 		s.Line("Loan", fmt.Sprintf("up to %s GPUs in this cluster, of %s in all clusters", limitText(t.HubLoanGpus), limitText(t.HubMaxGpus)))
 	}
+	if t.HubLoanGpuHours != nil {
+		s.Line("Lent hours", fmt.Sprintf("%.1f GPU-hours a month in this cluster, of %d in all clusters", t.GetHubLoanGpuHours(), t.GetHubGpuHoursPerMonth()))
+	}
 	s.List("Loans", loanText(t.GetLoans(), (*apipb.TenantLoan).GetCluster))
 	s.Line("GPU memory", of(u.GetGpuMemoryMb(), t.MaxGpuMemoryMb)+" MB")
 	s.Line("CPU cores", of(u.GetCpuCores(), t.MaxCpuCores))
@@ -236,6 +239,8 @@ func (a *commands) writeTenant(w io.Writer, t *apipb.Tenant) {
 	s.List("Quotas", quotaText(t.GetQuotas()))
 	if t.GetGpuHoursPerMonth() > 0 {
 		s.Line("Budget", fmt.Sprintf("%.1f of %d GPU-hours of this month used", t.GetGpuHoursThisMonth(), t.GetGpuHoursPerMonth()))
+	} else if t.GpuHoursThisMonth != nil {
+		s.Line("Used", fmt.Sprintf("%.1f GPU-hours in this month", t.GetGpuHoursThisMonth()))
 	}
 	if t.GetHubTenant() {
 		s.Line("Hub decides", "name, tier, weight and preemption")
@@ -253,11 +258,24 @@ func limitText(limit *int32) string {
 // loanText describes loans. The function `name` returns what a loan is called.
 func loanText(loans []*apipb.TenantLoan, name func(*apipb.TenantLoan) string) (out []string) {
 	for _, l := range loans {
-		text := name(l) + ": up to " + limitText(l.Gpus) + " GPUs"
-		if l.Limit != nil && (l.Gpus == nil || l.GetLimit() < l.GetGpus()) {
-			text += ", being lowered to " + limitText(l.Limit)
+		var parts []string
+		if l.Gpus != nil || l.Limit != nil || l.GpuHours == nil && l.GpuHoursUsed == nil {
+			text := "up to " + limitText(l.Gpus) + " GPUs"
+			if l.Limit != nil && (l.Gpus == nil || l.GetLimit() < l.GetGpus()) {
+				text += ", being lowered to " + limitText(l.Limit)
+			}
+			parts = append(parts, text)
 		}
-		out = append(out, text)
+		if l.GpuHours != nil {
+			text := fmt.Sprintf("%.1f of %.1f GPU-hours of this month used", l.GetGpuHoursUsed(), l.GetGpuHours())
+			if l.GetGpuHoursLimit() < l.GetGpuHours() {
+				text += fmt.Sprintf(", being lowered to %.1f", l.GetGpuHoursLimit())
+			}
+			parts = append(parts, text)
+		} else if l.GpuHoursUsed != nil {
+			parts = append(parts, fmt.Sprintf("%.1f GPU-hours of this month used", l.GetGpuHoursUsed()))
+		}
+		out = append(out, name(l)+": "+strings.Join(parts, "; "))
 	}
 	return out
 }

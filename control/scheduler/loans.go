@@ -7,8 +7,8 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// withinLoans returns a batch in which no tenant has a higher GPU limit than its loan. The engine knows no loans. Other readers
-// of the batch see the tenants as they are stored.
+// withinLoans returns a batch in which no tenant has a higher GPU limit than its loan. The engine knows no loans of GPUs. Other
+// readers of the batch see the tenants as they are stored.
 func withinLoans(b ares.Batch) ares.Batch {
 	copied := false
 	for i := range b.Events {

@@ -47,6 +47,14 @@ func (l *Loop) Fairness() ares.Fairness {
 	return engine.Fairness(l.state, l.Now())
 }
 
+// UsedThisMonth returns the month of this server's clock (UTC), and the GPU-seconds that a tenant has used in it.
+func (l *Loop) UsedThisMonth(tenant string) (month string, gpuSecs int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.Now()
+	return now.UTC().Format(ares.MonthForm), engine.BudgetUsed(l.state, tenant, now)
+}
+
 // Spent returns the GPU-hours that a tenant has used this month.
 func (l *Loop) Spent(tenant string) float64 {
 	l.mu.Lock()

@@ -13,7 +13,7 @@ import (
 // too many refusals. If the tenant is over its budget, the method also ensures that a cycle runs at the end of
 // the month.
 func (r *Round) refuse(plan *ares.Plan, e *job.Entry, admitted bool) {
-	r.jobs.WakeAtMonthEnd(plan, e.Shape.Tenant)
+	r.jobs.WakeAtMonthEnd(plan, e.Shape)
 	if len(plan.Refuse) >= config.MaxRefusals {
 		return
 	}

@@ -131,6 +131,7 @@
 //	    jobs=N               limit on concurrent jobs
 //	    weight=N             weight in fair shares, 1 by default
 //	    gpu-hours=N          budget for a month
+//	    hub-hours=N lent-minutes=N   budget at the hub, and how much of it the hub lends
 //	    quota=(MODEL:NOMINAL:BORROW:LEND)  quotas; "all" is every model, "any" is unlimited;
 //	                         by default nothing is borrowed and everything is lent
 //	    preempt              its jobs may preempt by class

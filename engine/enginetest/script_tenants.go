@@ -133,6 +133,9 @@ func doTenant(w *Cluster, in *arguments) (string, error) {
 	var err, wrong error
 	t.Quotas, err = parseQuotas(in)
 	t.Weight, wrong = parseWeight(in)
+	if hours := in.number("hub-hours", 0); hours > 0 {
+		t.Loan = &ares.Loan{GPUs: ares.Unlimited, Quota: ares.Unlimited, Budget: ares.LoanBudget{Hours: hours, Secs: 60 * int64(in.number("lent-minutes", 0))}}
+	}
 	w.PutEvents(ares.Event{Tenant: t})
 	return "", cmp.Or(err, wrong)
 }

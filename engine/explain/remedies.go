@@ -233,7 +233,10 @@ func (c *remedySearch) requiredSteps() ([]ares.Step, bool) {
 	if sh.Tenant.Record == nil {
 		return nil, false
 	}
-	if c.state.jobs.OverBudget(sh.Tenant, c.now) {
+	if c.state.jobs.OverLentBudget(sh, c.now) {
+		return nil, false // only the hub can change that
+	}
+	if c.state.jobs.OverBudget(sh, c.now) {
 		by := int(c.state.jobs.BudgetUsed(sh.Tenant, c.now)/3600) + 1 - sh.Tenant.Record.GPUHours
 		out = append(out, limitStep(sh.Tenant.ID, "", ares.LimitGPUHours, by))
 	}

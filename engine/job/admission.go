@@ -13,7 +13,7 @@ import (
 // budget, limits and quotas. AdmissibleMembers also returns the GPU models that the quotas exclude. If fewer than
 // MinMembers members may start, the result is 0.
 func (j *Table) AdmissibleMembers(sh *Shape, now time.Time) (members int, ban uint64) {
-	if sh.Tenant.Record == nil || j.OverBudget(sh.Tenant, now) {
+	if sh.Tenant.Record == nil || j.OverBudget(sh, now) {
 		return 0, 0
 	}
 	for _, id := range sh.After {
@@ -72,14 +72,27 @@ func (j *Table) AdmissionBlockers(sh *Shape, now time.Time) []ares.Blocker {
 	if sh.Tenant.Record == nil {
 		return append(out, ares.Blocker{Kind: ares.BlockerQuota, Detail: ares.Textf("%s is unknown", ares.ScopeRef(sh.Tenant.ID, ""))})
 	}
-	if j.OverBudget(sh.Tenant, now) {
+	if j.overOwnBudget(sh.Tenant, now) {
 		out = append(out, ares.Blocker{Kind: ares.BlockerBudget, Detail: ares.Textf("%s has used %d GPU-hours of its %d in %s",
-			ares.ScopeRef(sh.Tenant.ID, ""), j.BudgetUsed(sh.Tenant, now)/3600, sh.Tenant.Record.GPUHours, now.UTC().Format(monthForm))})
+			ares.ScopeRef(sh.Tenant.ID, ""), j.BudgetUsed(sh.Tenant, now)/3600, sh.Tenant.Record.GPUHours, now.UTC().Format(ares.MonthForm))})
+	}
+	if j.OverLentBudget(sh, now) {
+		out = append(out, ares.Blocker{Kind: ares.BlockerBudget, Detail: j.lentBudgetText(sh.Tenant, now)})
 	}
 	for _, b := range sh.Leaf.CheckAdmission(queue.Allocation{ForLimits: sh.Use(sh.MinMembers)}) {
 		out = append(out, ares.Blocker{Kind: ares.BlockerQuota, Detail: b.Text()})
 	}
 	return append(out, j.quotaBlockers(sh)...)
+}
+
+// lentBudgetText describes why the jobs of a tenant wait that has used the GPU-hours that the hub of this cluster lends.
+func (j *Table) lentBudgetText(t *Tenant, now time.Time) ares.Text {
+	month := now.UTC().Format(ares.MonthForm)
+	b := &t.Record.Loan.Budget
+	limit, _ := t.Record.LentSeconds(month)
+	used := j.BudgetUsed(t, now) + b.Secs - limit
+	return ares.Textf("%s is a tenant of the hub, which lets its jobs use %.1f of its %d GPU-hours of %s in this cluster, and they have used %.1f",
+		ares.ScopeRef(t.ID, ""), float64(b.Secs)/3600, b.Hours, month, float64(used)/3600)
 }
 
 // If quotas exclude every matching model, quotaBlockers returns a blocker for each quota that has too little left.
@@ -138,7 +151,7 @@ func (j *Table) GuaranteedModels(sh *Shape, admitted bool, now time.Time) (model
 	}
 	if !admitted {
 		unmet := slices.ContainsFunc(sh.After, func(id ares.JobID) bool { return !j.DependencySucceeded(id) })
-		if unmet || j.OverBudget(sh.Tenant, now) || len(sh.Leaf.CheckAdmission(queue.Allocation{ForLimits: sh.Use(sh.MinMembers)})) > 0 {
+		if unmet || j.OverBudget(sh, now) || len(sh.Leaf.CheckAdmission(queue.Allocation{ForLimits: sh.Use(sh.MinMembers)})) > 0 {
 			return 0
 		}
 	}
@@ -182,7 +195,7 @@ func (j *Table) DependenciesMet(e *Entry) bool {
 // AdmitsSeats reports whether dependencies, budget, limits and quotas allow a job with the given Shape to use the
 // given seats.
 func (j *Table) AdmitsSeats(sh *Shape, seats []ares.Seat, now time.Time) bool {
-	if sh.Tenant.Record == nil || j.OverBudget(sh.Tenant, now) || slices.ContainsFunc(sh.After, func(id ares.JobID) bool { return !j.DependencySucceeded(id) }) {
+	if sh.Tenant.Record == nil || j.OverBudget(sh, now) || slices.ContainsFunc(sh.After, func(id ares.JobID) bool { return !j.DependencySucceeded(id) }) {
 		return false
 	}
 	return sh.Leaf.IsUnrestricted() || len(sh.Leaf.CheckAdmission(j.AllocationOf(sh, seats))) == 0

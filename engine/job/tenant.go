@@ -60,20 +60,33 @@ func (t *Tenant) removeActive(e *Entry) {
 	t.Active, e.activeAt = t.Active[:last], 0
 }
 
-// monthForm is the time format of a budget's month.
-const monthForm = "2006-01"
+// OverBudget reports whether jobs with the given Shape wait because their tenant has used up its GPU-hours for the
+// current month, which contains the time `now`.
+func (j *Table) OverBudget(sh *Shape, now time.Time) bool {
+	return j.overOwnBudget(sh.Tenant, now) || j.OverLentBudget(sh, now)
+}
 
-// OverBudget reports whether the tenant has used up its GPU-hours for the current month, which contains the time
-// `now`.
-func (j *Table) OverBudget(t *Tenant, now time.Time) bool {
+// overOwnBudget reports whether the tenant has used up its budget in this cluster.
+func (j *Table) overOwnBudget(t *Tenant, now time.Time) bool {
 	return t.Record != nil && t.Record.GPUHours > 0 && j.BudgetUsed(t, now) >= int64(t.Record.GPUHours)*3600
+}
+
+// OverLentBudget reports whether jobs with the given Shape wait because their tenant has used the GPU-hours that the
+// hub of this cluster lends. Jobs without GPUs use none and do not wait: the hub lends nothing to a cluster without
+// GPUs.
+func (j *Table) OverLentBudget(sh *Shape, now time.Time) bool {
+	if sh.Tenant.Record == nil || !sh.Request.NeedsDevices() {
+		return false
+	}
+	secs, limited := sh.Tenant.Record.LentSeconds(now.UTC().Format(ares.MonthForm))
+	return limited && j.BudgetUsed(sh.Tenant, now) >= secs
 }
 
 // BudgetUsed returns the GPU-seconds that the tenant's running, ended and archived jobs used in the current
 // month, which contains the time `now`.
 func (j *Table) BudgetUsed(t *Tenant, now time.Time) int64 {
 	now = now.UTC()
-	month := now.Format(monthForm)
+	month := now.Format(ares.MonthForm)
 	begin := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
 	milliSeconds := t.monthlyUse[month]
 	for _, e := range t.Active {
@@ -92,10 +105,10 @@ func (j *Table) BudgetUsed(t *Tenant, now time.Time) int64 {
 	return sum
 }
 
-// WakeAtMonthEnd makes the plan wake at the end of the month if the tenant of a refused job is over its budget. The
-// wake-up is necessary because no event occurs when the budget of the next month begins.
-func (j *Table) WakeAtMonthEnd(plan *ares.Plan, t *Tenant) {
-	if !j.OverBudget(t, plan.Now) {
+// WakeAtMonthEnd makes the plan wake at the end of the month if a job with the given Shape was refused because its
+// tenant is over its budget. The wake-up is necessary because no event occurs when the budget of the next month begins.
+func (j *Table) WakeAtMonthEnd(plan *ares.Plan, sh *Shape) {
+	if !j.OverBudget(sh, plan.Now) {
 		return
 	}
 	now := plan.Now.UTC()
@@ -114,7 +127,7 @@ func (t *Tenant) addMonthlyUse(p *usagePeriod, sign int64) {
 		if next.Before(upTo) {
 			upTo = next
 		}
-		month := from.Format(monthForm)
+		month := from.Format(ares.MonthForm)
 		if t.monthlyUse[month] += sign * p.Milli * int64(upTo.Sub(from)/time.Second); t.monthlyUse[month] == 0 {
 			delete(t.monthlyUse, month)
 		}

@@ -233,7 +233,7 @@ func (b *ledger) decay(at time.Time) float64 {
 
 // addArchivedUse adds the usage of archived jobs.
 func (b *ledger) addArchivedUse(s *engine.State) {
-	month := b.now.UTC().Format("2006-01")
+	month := b.now.UTC().Format(ares.MonthForm)
 	for u := range s.Usages() {
 		if u.Month == month {
 			b.gpuSeconds[u.Tenant] += float64(u.GPUSecs)
@@ -270,7 +270,14 @@ func checkLimits(t *checker, p *placement) error {
 // checkBudget compares the GPU-hours that the tenant has used this month with its budget.
 func checkBudget(t *checker, p *placement) error {
 	r := t.tenants[p.job.Tenant]
-	if r == nil || r.GPUHours == 0 {
+	if r == nil {
+		return nil
+	}
+	lent, limited := r.LentSeconds(t.ledger.now.UTC().Format(ares.MonthForm))
+	if spent := t.ledger.gpuSeconds[r.ID]; limited && (p.job.GPUs > 0 || p.job.GPUMilli > 0) && spent-t.ledger.roundingError[r.ID] >= float64(lent) {
+		return fmt.Errorf("tenant %s has used up the GPU-hours that the hub lends it: it has used %.2f of %.2f", r.ID, spent/3600, float64(lent)/3600)
+	}
+	if r.GPUHours == 0 {
 		return nil
 	}
 	if spent := t.ledger.gpuSeconds[r.ID]; spent-t.ledger.roundingError[r.ID] >= float64(r.GPUHours)*3600 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Cluster is what the hub knows of one cluster and one tenant. Amounts are devices.
+// Cluster is what the hub knows of one cluster and one tenant. Amounts are devices, or GPU-seconds in a call of DivideHours.
 type Cluster struct {
 	Name     string
 	Loan     int // what the cluster may use, according to the hub's record

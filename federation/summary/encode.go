@@ -33,7 +33,8 @@ func (s *Summary) Encode() ([]byte, error) {
 	}
 }
 
-// IsSame reports whether two encoded summaries differ at most in their time and in the revision of the store.
+// IsSame reports whether two encoded summaries differ at most in their time, in the revision of the store, and in the GPU-hours
+// that tenants have used: these grow while jobs run.
 func IsSame(a, b []byte) bool {
 	var parts [2]apipb.ClusterSummary
 	for i, data := range [][]byte{a, b} {
@@ -41,6 +42,9 @@ func IsSame(a, b []byte) bool {
 			return false
 		}
 		parts[i].At, parts[i].Revision = nil, 0
+		for _, t := range parts[i].GetTenants() {
+			t.UsedGpuSeconds = 0
+		}
 	}
 	return proto.Equal(&parts[0], &parts[1])
 }
@@ -70,7 +74,7 @@ func (s *Summary) message() *apipb.ClusterSummary {
 	}
 	for _, t := range s.Tenants {
 		n := &apipb.SummaryTenant{
-			TenantId: t.Tenant, GpuMilli: t.GPUMilli, Cpus: t.CPUs, MemoryMb: t.MemoryMB, WaitingGpuMilli: t.WaitingMilli, LargestWaitingGpuMilli: t.LargestMilli,
+			TenantId: t.Tenant, GpuMilli: t.GPUMilli, Cpus: t.CPUs, MemoryMb: t.MemoryMB, WaitingGpuMilli: t.WaitingMilli, LargestWaitingGpuMilli: t.LargestMilli, UsedGpuSeconds: t.UsedSecs,
 		}
 		if !t.Since.IsZero() {
 			n.WaitingSince = t.Since.Unix()
@@ -116,7 +120,7 @@ func Decode(data []byte) (*Summary, error) {
 	for _, t := range m.GetTenants() {
 		u := TenantUse{
 			Tenant: t.GetTenantId(), GPUMilli: t.GetGpuMilli(), CPUs: t.GetCpus(), MemoryMB: t.GetMemoryMb(),
-			WaitingMilli: t.GetWaitingGpuMilli(), LargestMilli: t.GetLargestWaitingGpuMilli(),
+			WaitingMilli: t.GetWaitingGpuMilli(), LargestMilli: t.GetLargestWaitingGpuMilli(), UsedSecs: t.GetUsedGpuSeconds(),
 		}
 		if t.GetWaitingSince() > 0 {
 			u.Since = time.Unix(t.GetWaitingSince(), 0).UTC()
@@ -169,7 +173,7 @@ func (s *Summary) check() error {
 		}
 	}
 	for _, t := range s.Tenants {
-		if min(t.GPUMilli, t.CPUs, t.MemoryMB, t.WaitingMilli, t.LargestMilli) < 0 || t.LargestMilli > t.WaitingMilli {
+		if min(t.GPUMilli, t.CPUs, t.MemoryMB, t.WaitingMilli, t.LargestMilli, t.UsedSecs) < 0 || t.LargestMilli > t.WaitingMilli {
 			return wrong("tenant %q has a negative use, or a waiting job that is larger than all together", ares.Clip(t.Tenant))
 		}
 	}

@@ -216,7 +216,7 @@ func (out *Summary) addJobs(s *engine.State, now time.Time) {
 	if ended > 0 {
 		out.FailureMilli = 1000 * failed / ended
 	}
-	out.addTenants(s, waiting)
+	out.addTenants(s, waiting, now)
 	for _, name := range ares.Classes() {
 		if c := classes[name]; c != nil {
 			c.DelayP50, c.DelayP90 = quantiles(delays[name])
@@ -274,14 +274,17 @@ func addWaiting(to map[string]*TenantUse, j *ares.Job, milli int64) {
 }
 
 // addTenants adds the tenants that use and request most.
-func (out *Summary) addTenants(s *engine.State, waiting map[string]*TenantUse) {
+func (out *Summary) addTenants(s *engine.State, waiting map[string]*TenantUse, now time.Time) {
 	for t := range s.Tenants() {
 		_, use, _ := s.Tenant(t.ID)
 		u := TenantUse{Tenant: t.ID, GPUMilli: int64(1000*use.GPUs + use.GPUMilli), CPUs: int64(use.WholeCPUs()), MemoryMB: int64(use.MemoryMB)}
 		if w := waiting[t.ID]; w != nil {
 			u.WaitingMilli, u.LargestMilli, u.Since = w.WaitingMilli, w.LargestMilli, w.Since.UTC().Truncate(time.Second)
 		}
-		if u.GPUMilli > 0 || u.CPUs > 0 || u.MemoryMB > 0 || u.WaitingMilli > 0 {
+		if t.Loan != nil && t.Loan.Budget.Hours > 0 {
+			u.UsedSecs = engine.BudgetUsed(s, t.ID, now)
+		}
+		if u.GPUMilli > 0 || u.CPUs > 0 || u.MemoryMB > 0 || u.WaitingMilli > 0 || u.UsedSecs > 0 {
 			out.Tenants = append(out.Tenants, u)
 		}
 	}

@@ -92,6 +92,9 @@ type TenantUse struct {
 	WaitingMilli int64
 	LargestMilli int64
 	Since        time.Time
+	// UsedSecs is what the tenant has used in the month of the summary's time (UTC), in GPU-seconds, if the hub lends it
+	// GPU-hours.
+	UsedSecs int64
 }
 
 // Label is a label of nodes.

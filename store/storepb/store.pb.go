@@ -3742,13 +3742,17 @@ func (x *Tenant) GetShared() *SharedTenant {
 
 // TenantLoan is how much of a tenant's quota a member may use (F10).
 type TenantLoan struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Hub           string                 `protobuf:"bytes,1,opt,name=hub,proto3" json:"hub,omitempty"`          // the hub's incarnation
-	Version       int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // the revision of the hub's record
-	Gpus          int32                  `protobuf:"varint,3,opt,name=gpus,proto3" json:"gpus,omitempty"`
-	Quota         int32                  `protobuf:"varint,4,opt,name=quota,proto3" json:"quota,omitempty"` // the whole quota at the hub
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	Hub                 string                 `protobuf:"bytes,1,opt,name=hub,proto3" json:"hub,omitempty"`          // the hub's incarnation
+	Version             int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // the revision of the hub's record
+	Gpus                int32                  `protobuf:"varint,3,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	Quota               int32                  `protobuf:"varint,4,opt,name=quota,proto3" json:"quota,omitempty"`                                                          // the whole quota at the hub
+	GpuHours            int32                  `protobuf:"varint,5,opt,name=gpu_hours,json=gpuHours,proto3" json:"gpu_hours,omitempty"`                                    // the whole budget at the hub for a month, 0 for none
+	GpuSeconds          int64                  `protobuf:"varint,6,opt,name=gpu_seconds,json=gpuSeconds,proto3" json:"gpu_seconds,omitempty"`                              // what this cluster may use of it in each month
+	UncountedGpuSeconds int64                  `protobuf:"varint,7,opt,name=uncounted_gpu_seconds,json=uncountedGpuSeconds,proto3" json:"uncounted_gpu_seconds,omitempty"` // used in this month, and not in this cluster's records
+	Month               string                 `protobuf:"bytes,8,opt,name=month,proto3" json:"month,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *TenantLoan) Reset() {
@@ -3807,6 +3811,34 @@ func (x *TenantLoan) GetQuota() int32 {
 		return x.Quota
 	}
 	return 0
+}
+
+func (x *TenantLoan) GetGpuHours() int32 {
+	if x != nil {
+		return x.GpuHours
+	}
+	return 0
+}
+
+func (x *TenantLoan) GetGpuSeconds() int64 {
+	if x != nil {
+		return x.GpuSeconds
+	}
+	return 0
+}
+
+func (x *TenantLoan) GetUncountedGpuSeconds() int64 {
+	if x != nil {
+		return x.UncountedGpuSeconds
+	}
+	return 0
+}
+
+func (x *TenantLoan) GetMonth() string {
+	if x != nil {
+		return x.Month
+	}
+	return ""
 }
 
 // SharedTenant says which version of the hub's tenant a member has.
@@ -5907,6 +5939,7 @@ type Loan struct {
 	Gpus          int32                  `protobuf:"varint,1,opt,name=gpus,proto3" json:"gpus,omitempty"`   // the most that the cluster may use
 	Limit         int32                  `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"` // what it was told; lower than gpus until it has answered
 	Fresh         bool                   `protobuf:"varint,3,opt,name=fresh,proto3" json:"fresh,omitempty"` // it has not answered yet, so what it uses is unknown
+	Hours         *LoanHours             `protobuf:"bytes,4,opt,name=hours,proto3" json:"hours,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5962,6 +5995,106 @@ func (x *Loan) GetFresh() bool {
 	return false
 }
 
+func (x *Loan) GetHours() *LoanHours {
+	if x != nil {
+		return x.Hours
+	}
+	return nil
+}
+
+// LoanHours is the part of a tenant's budget of GPU-hours that one cluster may use.
+type LoanHours struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kept          bool                   `protobuf:"varint,1,opt,name=kept,proto3" json:"kept,omitempty"`                               // the cluster has said that it keeps to it
+	GpuSeconds    int64                  `protobuf:"varint,2,opt,name=gpu_seconds,json=gpuSeconds,proto3" json:"gpu_seconds,omitempty"` // the most that the cluster may use in a month
+	Limit         int64                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                             // what it was told; lower than gpu_seconds until it has answered
+	Month         string                 `protobuf:"bytes,4,opt,name=month,proto3" json:"month,omitempty"`                              // of the next two
+	Used          int64                  `protobuf:"varint,5,opt,name=used,proto3" json:"used,omitempty"`                               // in GPU-seconds, with `uncounted`
+	Uncounted     int64                  `protobuf:"varint,6,opt,name=uncounted,proto3" json:"uncounted,omitempty"`                     // what the incarnation does not know of
+	Incarnation   string                 `protobuf:"bytes,7,opt,name=incarnation,proto3" json:"incarnation,omitempty"`                  // of the cluster, that has answered last
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoanHours) Reset() {
+	*x = LoanHours{}
+	mi := &file_store_storepb_store_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoanHours) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoanHours) ProtoMessage() {}
+
+func (x *LoanHours) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoanHours.ProtoReflect.Descriptor instead.
+func (*LoanHours) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *LoanHours) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
+}
+
+func (x *LoanHours) GetGpuSeconds() int64 {
+	if x != nil {
+		return x.GpuSeconds
+	}
+	return 0
+}
+
+func (x *LoanHours) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *LoanHours) GetMonth() string {
+	if x != nil {
+		return x.Month
+	}
+	return ""
+}
+
+func (x *LoanHours) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *LoanHours) GetUncounted() int64 {
+	if x != nil {
+		return x.Uncounted
+	}
+	return 0
+}
+
+func (x *LoanHours) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
+}
+
 // Cluster is a member of the federation, at the hub. Its key has its name.
 type Cluster struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -6007,7 +6140,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_store_storepb_store_proto_msgTypes[64]
+	mi := &file_store_storepb_store_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6019,7 +6152,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[64]
+	mi := &file_store_storepb_store_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6032,7 +6165,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{64}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Cluster) GetStore() string {
@@ -6267,7 +6400,7 @@ type ClusterKey struct {
 
 func (x *ClusterKey) Reset() {
 	*x = ClusterKey{}
-	mi := &file_store_storepb_store_proto_msgTypes[65]
+	mi := &file_store_storepb_store_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6279,7 +6412,7 @@ func (x *ClusterKey) String() string {
 func (*ClusterKey) ProtoMessage() {}
 
 func (x *ClusterKey) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[65]
+	mi := &file_store_storepb_store_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6292,7 +6425,7 @@ func (x *ClusterKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterKey.ProtoReflect.Descriptor instead.
 func (*ClusterKey) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{65}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ClusterKey) GetCertificate() []byte {
@@ -6673,13 +6806,18 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
 	"weight_max\x18\x10 \x01(\x01R\tweightMax\x12-\n" +
 	"\x04loan\x18\x11 \x01(\v2\x19.ares.store.v1.TenantLoanR\x04loan\x123\n" +
-	"\x06shared\x18\x12 \x01(\v2\x1b.ares.store.v1.SharedTenantR\x06shared\"b\n" +
+	"\x06shared\x18\x12 \x01(\v2\x1b.ares.store.v1.SharedTenantR\x06shared\"\xea\x01\n" +
 	"\n" +
 	"TenantLoan\x12\x10\n" +
 	"\x03hub\x18\x01 \x01(\tR\x03hub\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x12\n" +
 	"\x04gpus\x18\x03 \x01(\x05R\x04gpus\x12\x14\n" +
-	"\x05quota\x18\x04 \x01(\x05R\x05quota\":\n" +
+	"\x05quota\x18\x04 \x01(\x05R\x05quota\x12\x1b\n" +
+	"\tgpu_hours\x18\x05 \x01(\x05R\bgpuHours\x12\x1f\n" +
+	"\vgpu_seconds\x18\x06 \x01(\x03R\n" +
+	"gpuSeconds\x122\n" +
+	"\x15uncounted_gpu_seconds\x18\a \x01(\x03R\x13uncountedGpuSeconds\x12\x14\n" +
+	"\x05month\x18\b \x01(\tR\x05month\":\n" +
 	"\fSharedTenant\x12\x10\n" +
 	"\x03hub\x18\x01 \x01(\tR\x03hub\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\"c\n" +
@@ -6869,11 +7007,21 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"created_at\x18\x06 \x01(\x03R\tcreatedAt\x12\x1d\n" +
 	"\n" +
 	"updated_at\x18\a \x01(\x03R\tupdatedAt\x12\x0e\n" +
-	"\x02by\x18\b \x01(\tR\x02by\"F\n" +
+	"\x02by\x18\b \x01(\tR\x02by\"v\n" +
 	"\x04Loan\x12\x12\n" +
 	"\x04gpus\x18\x01 \x01(\x05R\x04gpus\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x14\n" +
-	"\x05fresh\x18\x03 \x01(\bR\x05fresh\"\xdd\b\n" +
+	"\x05fresh\x18\x03 \x01(\bR\x05fresh\x12.\n" +
+	"\x05hours\x18\x04 \x01(\v2\x18.ares.store.v1.LoanHoursR\x05hours\"\xc0\x01\n" +
+	"\tLoanHours\x12\x12\n" +
+	"\x04kept\x18\x01 \x01(\bR\x04kept\x12\x1f\n" +
+	"\vgpu_seconds\x18\x02 \x01(\x03R\n" +
+	"gpuSeconds\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x03R\x05limit\x12\x14\n" +
+	"\x05month\x18\x04 \x01(\tR\x05month\x12\x12\n" +
+	"\x04used\x18\x05 \x01(\x03R\x04used\x12\x1c\n" +
+	"\tuncounted\x18\x06 \x01(\x03R\tuncounted\x12 \n" +
+	"\vincarnation\x18\a \x01(\tR\vincarnation\"\xdd\b\n" +
 	"\aCluster\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x14\n" +
@@ -6935,7 +7083,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*AuditMark)(nil),         // 1: ares.store.v1.AuditMark
@@ -7001,17 +7149,18 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*Revocation)(nil),        // 61: ares.store.v1.Revocation
 	(*Secret)(nil),            // 62: ares.store.v1.Secret
 	(*Loan)(nil),              // 63: ares.store.v1.Loan
-	(*Cluster)(nil),           // 64: ares.store.v1.Cluster
-	(*ClusterKey)(nil),        // 65: ares.store.v1.ClusterKey
-	nil,                       // 66: ares.store.v1.PolicyNote.LabelsEntry
-	nil,                       // 67: ares.store.v1.JobUpdate.LabelsEntry
-	nil,                       // 68: ares.store.v1.Reservation.SelectorEntry
-	nil,                       // 69: ares.store.v1.Cluster.LabelsEntry
-	nil,                       // 70: ares.store.v1.Cluster.PricesEntry
-	(*apipb.NodeInfo)(nil),    // 71: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 72: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 73: ares.v1.DeviceShare
-	(*apipb.NodeGrant)(nil),   // 74: ares.v1.NodeGrant
+	(*LoanHours)(nil),         // 64: ares.store.v1.LoanHours
+	(*Cluster)(nil),           // 65: ares.store.v1.Cluster
+	(*ClusterKey)(nil),        // 66: ares.store.v1.ClusterKey
+	nil,                       // 67: ares.store.v1.PolicyNote.LabelsEntry
+	nil,                       // 68: ares.store.v1.JobUpdate.LabelsEntry
+	nil,                       // 69: ares.store.v1.Reservation.SelectorEntry
+	nil,                       // 70: ares.store.v1.Cluster.LabelsEntry
+	nil,                       // 71: ares.store.v1.Cluster.PricesEntry
+	(*apipb.NodeInfo)(nil),    // 72: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 73: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 74: ares.v1.DeviceShare
+	(*apipb.NodeGrant)(nil),   // 75: ares.v1.NodeGrant
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	2,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
@@ -7020,7 +7169,7 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	30, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
 	31, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
 	32, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	71, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	72, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
 	33, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
 	34, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
 	45, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
@@ -7045,8 +7194,8 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	60, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
 	1,  // 29: ares.store.v1.Record.audit_mark:type_name -> ares.store.v1.AuditMark
 	62, // 30: ares.store.v1.Record.secret:type_name -> ares.store.v1.Secret
-	64, // 31: ares.store.v1.Record.cluster:type_name -> ares.store.v1.Cluster
-	65, // 32: ares.store.v1.Record.cluster_key:type_name -> ares.store.v1.ClusterKey
+	65, // 31: ares.store.v1.Record.cluster:type_name -> ares.store.v1.Cluster
+	66, // 32: ares.store.v1.Record.cluster_key:type_name -> ares.store.v1.ClusterKey
 	9,  // 33: ares.store.v1.Record.job_grant:type_name -> ares.store.v1.JobGrant
 	10, // 34: ares.store.v1.Record.asking:type_name -> ares.store.v1.Asking
 	11, // 35: ares.store.v1.Record.membership:type_name -> ares.store.v1.Membership
@@ -7055,9 +7204,9 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	14, // 38: ares.store.v1.Record.roster:type_name -> ares.store.v1.Roster
 	63, // 39: ares.store.v1.Record.loan:type_name -> ares.store.v1.Loan
 	12, // 40: ares.store.v1.Record.cluster_metadata:type_name -> ares.store.v1.ClusterMetadata
-	72, // 41: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	73, // 41: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
 	3,  // 42: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
-	66, // 43: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
+	67, // 43: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
 	24, // 44: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
 	28, // 45: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
 	29, // 46: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
@@ -7070,35 +7219,36 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	7,  // 53: ares.store.v1.JobGrant.base:type_name -> ares.store.v1.Run
 	7,  // 54: ares.store.v1.Floor.run:type_name -> ares.store.v1.Run
 	15, // 55: ares.store.v1.Roster.clusters:type_name -> ares.store.v1.RosterEntry
-	67, // 56: ares.store.v1.JobUpdate.labels:type_name -> ares.store.v1.JobUpdate.LabelsEntry
+	68, // 56: ares.store.v1.JobUpdate.labels:type_name -> ares.store.v1.JobUpdate.LabelsEntry
 	26, // 57: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
 	22, // 58: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
 	23, // 59: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
 	26, // 60: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
 	25, // 61: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
 	23, // 62: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
-	73, // 63: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	74, // 63: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
 	27, // 64: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
 	23, // 65: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
 	37, // 66: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
 	35, // 67: ares.store.v1.Tenant.loan:type_name -> ares.store.v1.TenantLoan
 	36, // 68: ares.store.v1.Tenant.shared:type_name -> ares.store.v1.SharedTenant
 	37, // 69: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	68, // 70: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
+	69, // 70: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
 	41, // 71: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
 	42, // 72: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
 	43, // 73: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
 	49, // 74: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
 	54, // 75: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	74, // 76: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
-	74, // 77: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
-	69, // 78: ares.store.v1.Cluster.labels:type_name -> ares.store.v1.Cluster.LabelsEntry
-	70, // 79: ares.store.v1.Cluster.prices:type_name -> ares.store.v1.Cluster.PricesEntry
-	80, // [80:80] is the sub-list for method output_type
-	80, // [80:80] is the sub-list for method input_type
-	80, // [80:80] is the sub-list for extension type_name
-	80, // [80:80] is the sub-list for extension extendee
-	0,  // [0:80] is the sub-list for field type_name
+	75, // 76: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
+	75, // 77: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
+	64, // 78: ares.store.v1.Loan.hours:type_name -> ares.store.v1.LoanHours
+	70, // 79: ares.store.v1.Cluster.labels:type_name -> ares.store.v1.Cluster.LabelsEntry
+	71, // 80: ares.store.v1.Cluster.prices:type_name -> ares.store.v1.Cluster.PricesEntry
+	81, // [81:81] is the sub-list for method output_type
+	81, // [81:81] is the sub-list for method input_type
+	81, // [81:81] is the sub-list for extension type_name
+	81, // [81:81] is the sub-list for extension extendee
+	0,  // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -7156,7 +7306,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   71,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -83,7 +83,11 @@ func lentVersions(t *testing.T, s *store.Store) {
 	if err := set(7, 7); err != nil { // the hub confirms it
 		t.Fatal(err)
 	}
-	if got := tenantNow(t, s, tenant.ID); got.Loan.GPUs != 7 {
+	budget := ares.LoanBudget{Hours: 9, Secs: 500, Uncounted: 30, Month: "2030-01"}
+	if _, err := s.SetLoan(t.Context(), lead, tenant.ID, ares.Loan{Hub: "hub-1", Version: 7, GPUs: 7, Quota: 8, Budget: budget}); err != nil {
+		t.Fatal(err)
+	}
+	if got := tenantNow(t, s, tenant.ID); got.Loan.GPUs != 7 || got.Loan.Budget != budget {
 		t.Errorf("a confirmed loan is %+v", got.Loan)
 	}
 	if err := s.ClearLoans(t.Context(), true); err != nil {

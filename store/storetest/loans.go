@@ -179,21 +179,25 @@ func loanMembers(t *testing.T, s *store.Store) {
 	l := newLender(t, s, 8)
 	a := l.lend(told(l.first(), 8, 8))
 	b := l.first()
-	refused(t, s.EndLoan(t.Context(), l.lead, nil, a.Tenant, a.Cluster), ares.Conflict, "only its answer")
+	end := func(of store.Loan) error {
+		_, err := s.EndLoan(t.Context(), l.lead, nil, of.Tenant, of.Cluster, month)
+		return err
+	}
+	refused(t, end(a), ares.Conflict, "only its answer")
 	if _, err := s.UpdateCluster(t.Context(), a.Cluster, func(c *store.Cluster) error { c.Decided = store.ClusterDead; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	_, err := s.Lend(t.Context(), l.lead, told(a, 8, 3))
 	refused(t, err, ares.Fenced, "not a member")
-	if err = s.EndLoan(t.Context(), l.lead, nil, a.Tenant, a.Cluster); err != nil {
+	if err = end(a); err != nil {
 		t.Fatal(err)
 	}
-	wroteNothing(t, s, "the same end again", func() error { return s.EndLoan(t.Context(), l.lead, nil, a.Tenant, a.Cluster) })
+	wroteNothing(t, s, "the same end again", func() error { return end(a) })
 	b = l.lend(told(b, 8, 8))
 	if _, err = s.UpdateCluster(t.Context(), b.Cluster, func(c *store.Cluster) error { c.LocalTenants = []string{b.Tenant}; return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if err = s.EndLoan(t.Context(), l.lead, nil, b.Tenant, b.Cluster); err != nil {
+	if err = end(b); err != nil {
 		t.Fatal(err)
 	}
 	if all, err := s.TenantLoans(t.Context(), b.Tenant); err != nil || len(all) > 0 {

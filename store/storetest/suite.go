@@ -52,6 +52,7 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Roster", rosterLaws},
 		{"Metadata", metadataLaws},
 		{"Loans", loanLaws},
+		{"LoanHours", loanHourLaws},
 		{"Lent", lentLaws},
 	} {
 		t.Run(group.name, func(t *testing.T) {
