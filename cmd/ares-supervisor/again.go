@@ -108,7 +108,7 @@ func (p *process) lowerOOMScore() {
 func (s *supervisor) mayServeAnother(outcome seat.Outcome) bool {
 	p, o := s.process, &s.order
 	return p.again && p.served+1 < maxSeats && !p.terminated.Load() && outcome == seat.Exited && !s.fenced && !s.stuck.Load() &&
-		o.Contained() && o.SecretCount == 0 && !o.PidsByUser && o.Sandbox.Disk() == "" && o.Sandbox.Shm == ""
+		o.Contained() && o.SecretCount == 0 && !o.PidsByUser && o.Sandbox.Disk() == "" && o.Sandbox.Shm == "" && o.Container.Runtime == ""
 }
 
 // leaveSeat sets back what belongs to the whole process, and offers the process to the agent for another seat. It returns false if that
