@@ -14,6 +14,7 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/pki"
+	"github.com/ares-scheduler/ares/store"
 )
 
 // clusterExample returns the example in the OpenAPI document of a method of ClustersService.
@@ -82,7 +83,15 @@ func TestAuditOfClusters(t *testing.T) {
 	token, _ := call("RegisterCluster", "/api/v1/clusters", "REGISTER_CLUSTER", false).json["token"].(string)
 	east := f.connect(join(token).TLS())
 	call("CordonCluster", "/api/v1/clusters/east/cordon", "CORDON_CLUSTER", true)
+	_, err := f.store.UpdateCluster(t.Context(), "east", func(c *store.Cluster) error {
+		c.Penalty, c.PenaltyAt, c.Damped = 4000, time.Now(), true
+		return nil
+	})
+	must(t, err)
 	call("UncordonCluster", "/api/v1/clusters/east/uncordon", "UNCORDON_CLUSTER", true)
+	if c, err := f.store.Cluster(t.Context(), "east"); err != nil || c.Damped || c.Penalty != 0 {
+		t.Errorf("an uncordoned cluster still counts as flapping: %+v, %v", c, err)
+	}
 	call("DrainCluster", "/api/v1/clusters/east/drain", "DRAIN_CLUSTER", true)
 	drain := func(confirm string) answer {
 		t.Helper()
@@ -103,7 +112,7 @@ func TestAuditOfClusters(t *testing.T) {
 	}
 	owns.Store(false)
 	l.take()
-	_, err := apipb.NewClustersServiceClient(east).EndMembership(t.Context(), &apipb.EndMembershipRequest{})
+	_, err = apipb.NewClustersServiceClient(east).EndMembership(t.Context(), &apipb.EndMembershipRequest{})
 	must(t, err)
 	check("END_MEMBERSHIP", true, true)
 	if _, err = apipb.NewClustersServiceClient(east).EndMembership(t.Context(), &apipb.EndMembershipRequest{}); ares.CodeOf(apipb.FromStatus(err)) != ares.Unauthentic {

@@ -3,6 +3,7 @@ package federation
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -123,6 +124,14 @@ func (h *Hub) grant(id ares.JobID) *ares.Grant {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.grants[id]
+}
+
+// OfferedTo returns the clusters to which a job is offered now, the best first.
+func (h *Hub) OfferedTo(id ares.JobID) []string {
+	if g := h.grant(id); g != nil && g.State == ares.GrantOffered {
+		return slices.Clone(g.Clusters)
+	}
+	return nil
 }
 
 // Run campaigns for leadership until ctx ends, and runs the federation while this server leads.

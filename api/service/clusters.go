@@ -229,6 +229,9 @@ func (d *clustersService) decide(ctx context.Context, name string, to store.Clus
 		if c.Decided != to || c.Stops != stops || c.Reason != reason {
 			c.Decided, c.Stops, c.StateSince, c.By, c.Reason = to, stops, now, by, reason
 		}
+		if to == store.ClusterReady { // the administrator knows that the connection is stable again
+			c.Penalty, c.PenaltyAt, c.Damped = 0, time.Time{}, false
+		}
 		return nil
 	})
 	if err != nil {
