@@ -114,7 +114,7 @@ func (s *Store) fetchLayer(ctx context.Context, req *Request, l layerSource, dif
 	stop := context.AfterFunc(ctx, func() { _ = in.Close() }) // a read of an archive or of a registry ends with the last caller
 	defer stop()
 	tmp := filepath.Join(s.dir, tmpDir, strings.ToLower(rand.Text()))
-	dir := filepath.Join(tmp, treeDir)
+	dir := filepath.Join(tmp, Tree)
 	if err = errors.Join(os.MkdirAll(tmp, 0o711), os.Mkdir(dir, 0o755), s.giveAway(dir)); err != nil {
 		return s.noSpace(err)
 	}
@@ -217,7 +217,13 @@ func (s *Store) unpack(ctx context.Context, in io.Reader, dir string) (unpacked,
 	var u unpacked
 	c := exec.CommandContext(ctx, "/proc/self/exe")
 	c.Args = []string{UnpackerName, strconv.FormatInt(s.cfg.Limits.Files, 10), strconv.FormatInt(s.cfg.Limits.Bytes, 10)}
-	c.Dir, c.Env = dir, []string{"GOMAXPROCS=2"}
+	// The child cannot reach the directory by its path, because the agent's directory is closed to other users.
+	at, err := os.Open(dir)
+	if err != nil {
+		return u, err
+	}
+	defer at.Close()
+	c.Dir, c.Env, c.ExtraFiles = "/", []string{"GOMAXPROCS=2"}, []*os.File{at}
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	if s.cfg.User != nil {
 		c.SysProcAttr.Credential = &syscall.Credential{Uid: s.cfg.User.UID, Gid: s.cfg.User.GID}
@@ -227,7 +233,7 @@ func (s *Store) unpack(ctx context.Context, in io.Reader, dir string) (unpacked,
 	c.Stdin = source
 	var out, complaints limited
 	c.Stdout, c.Stderr = &out, &complaints
-	err := c.Run()
+	err = c.Run()
 	if bad := source.failure(); bad != nil && ctx.Err() == nil {
 		return u, bad // the layer could not be read; what the child says about its beginning does not matter
 	}

@@ -28,9 +28,11 @@ const (
 	layersDir  = "layers" // <name of a layer>/{t,record}
 	tmpDir     = "tmp"    // layers that are being unpacked
 	recordsDir = "images" // one file for each image and tenant
-	treeDir    = "t"
 	recordFile = "record"
 )
+
+// Tree is the directory with a layer's files, in the layer's directory.
+const Tree = "t"
 
 // grantTime is how long a tenant may use a private image in the cache after its own credentials have fetched the manifest.
 const grantTime = time.Hour
@@ -156,7 +158,7 @@ func (s *Store) Close() {
 	s.wg.Wait()
 }
 
-// LayersDir is the directory with the layers. The files of a layer are in the directory Tree below the layer's name.
+// LayersDir is the directory with the layers. The files of a layer are in Tree below the layer's name.
 func (s *Store) LayersDir() string { return filepath.Join(s.dir, layersDir) }
 
 // Request says which image is wanted, and by whom.

@@ -45,11 +45,11 @@ type unpacked struct {
 	Full  bool   `json:"full,omitzero"`
 }
 
-// RunUnpacker unpacks the layer on standard input into the working directory, and ends the process, if the process was started for that.
+// RunUnpacker unpacks the layer on standard input into the directory that it has open as its file 3, and ends the process, if the process was started for that.
 // Otherwise it returns at once. The main function of each program that opens a Store calls it first.
 //
-// The process is a child of the agent with a user of its own, no capabilities, no network and no environment. It opens each path below its
-// working directory through os.Root. It reads a stranger's archive, so it is trusted with nothing else.
+// The process is a child of the agent with a user of its own, no capabilities, no network and no environment. It opens each path below that
+// directory through os.Root. It reads a stranger's archive, so it is trusted with nothing else.
 func RunUnpacker() {
 	if os.Args[0] != UnpackerName {
 		return
@@ -59,7 +59,8 @@ func RunUnpacker() {
 	if len(os.Args) == 3 {
 		files, bad := strconv.ParseInt(os.Args[1], 10, 64)
 		bytes, worse := strconv.ParseInt(os.Args[2], 10, 64)
-		if err = errors.Join(bad, worse); err == nil {
+		const at = 3 // see the method `unpack`
+		if err = errors.Join(bad, worse, syscall.Fchdir(at)); err == nil {
 			u, err = unpackLayer(os.Stdin, ".", Limits{Files: files, Bytes: bytes})
 		}
 	}

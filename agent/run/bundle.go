@@ -18,6 +18,12 @@ import (
 // Container makes a job run in an image; see package seat.
 type Container = seat.Container
 
+// ProbeProgram with ProbeArgument is a command that works in every image and does nothing.
+const (
+	ProbeProgram  = seat.SandboxInside
+	ProbeArgument = seat.Probe
+)
+
 // These files of the machine are in every container, so that names can be resolved, as with Docker.
 var resolverFiles = []string{"/etc/resolv.conf", "/etc/hosts"}
 
