@@ -173,6 +173,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.emptyTrash(life)
 	if a.images != nil {
 		a.wg.Go(func() { a.collectImages(life) })
+		a.wg.Go(func() {
+			if err := a.images.Serve(life, a.cfg.Dir); err != nil {
+				a.log.Warn("ares image does not work on this node", "error", err)
+			}
+		})
 		defer a.images.Close()
 	}
 	for ctx.Err() == nil {

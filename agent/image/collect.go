@@ -105,11 +105,14 @@ func (s *Store) forgetIncomplete() error {
 
 // Listed is an image in the store, as one tenant has pulled it.
 type Listed struct {
-	Reference, Digest, Tenant string
-	Bytes                     int64 // of its layers on the disk; images share layers
-	Layers                    int
-	Pulled, Used              time.Time
-	InUse                     bool
+	Reference string    `json:"reference"`
+	Digest    string    `json:"digest"`
+	Tenant    string    `json:"tenant"`
+	Bytes     int64     `json:"bytes"` // of its layers on the disk; images share layers
+	Layers    int       `json:"layers"`
+	Pulled    time.Time `json:"pulled"`
+	Used      time.Time `json:"used"`
+	InUse     bool      `json:"in_use"` // by a running job or pull
 }
 
 // List returns the images of one tenant, or of all tenants with "".

@@ -169,20 +169,43 @@ func TestImages(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		spec *apipb.JobSpec
-		exit int32
+		end  string
 		want string
 	}{
-		{"entrypoint", &apipb.JobSpec{}, 0, "hello /srv one\n"},
-		{"args", &apipb.JobSpec{Args: []string{"echo args; exit 4"}}, 4, "args\n"},
-		{"command", &apipb.JobSpec{Command: []string{"echo"}, Args: []string{"$GREETING"}}, 0, "$GREETING\n"},
-		{"directory", &apipb.JobSpec{WorkingDir: "/bin", Environment: map[string]string{"GREETING": "hi"}, Args: []string{`echo "$GREETING $PWD $ARES_RANK"`}}, 0, "hi /bin 0\n"},
+		{"entrypoint", &apipb.JobSpec{}, "succeeded", "hello /srv one\n"},
+		{"args", &apipb.JobSpec{Args: []string{"echo args; exit 4"}}, "failed", "args\n"},
+		{"command", &apipb.JobSpec{Command: []string{"echo"}, Args: []string{"$GREETING"}}, "succeeded", "$GREETING\n"},
+		{"directory", &apipb.JobSpec{WorkingDir: "/bin", Environment: map[string]string{"GREETING": "hi"}, Args: []string{`echo "$GREETING $PWD $ARES_RANK"`}}, "succeeded", "hi /bin 0\n"},
 	} {
 		c.spec.Name, c.spec.Image, c.spec.Retry = c.name, ref, &apipb.RetryPolicy{MaxRetries: new(int32)}
 		id := w.submit(c.spec)
 		job := w.ended(id)
-		if got := w.output(id); got != c.want || job.GetExitCode() != c.exit || !strings.HasPrefix(job.GetImageDigest(), "sha256:") {
-			t.Errorf("%s: %q with exit code %d, digest %q, %s %s", c.name, got, job.GetExitCode(), job.GetImageDigest(), job.GetState(), job.GetReason())
+		if got := w.output(id); c.end == "failed" && job.GetReason() != "exit code 4" || got != c.want || job.GetState() != c.end || !strings.HasPrefix(job.GetImageDigest(), "sha256:") {
+			t.Errorf("%s: %q, digest %q, %s %s", c.name, got, job.GetImageDigest(), job.GetState(), job.GetReason())
 		}
+	}
+	// The administrator of the node sees, pulls and removes images.
+	local := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command(w.Ares, append([]string{"--data-dir", w.Path("boxes"), "image"}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("ares image %q: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	if list := local("list"); !strings.Contains(list, ref) || !strings.Contains(list, "default") {
+		t.Errorf("ares image list: %s", list)
+	}
+	other := w.push("team/other:1", busybox(t, "other"))
+	if digest := local("pull", "--for", "research", other); !strings.HasPrefix(digest, "sha256:") {
+		t.Errorf("ares image pull: %s", digest)
+	}
+	if list := local("list", "--of", "research", "-o", "json"); !strings.Contains(list, other) || strings.Contains(list, ref) {
+		t.Errorf("ares image list --of research: %s", list)
+	}
+	local("remove", ref)
+	if list := local("list"); strings.Contains(list, ref) || !strings.Contains(list, other) {
+		t.Errorf("after ares image remove: %s", list)
 	}
 	for reference, want := range map[string]string{
 		w.host + "/team/missing:1": "has no image", "oci-archive:/does/not/exist.tar": "copy it to the node", "UPPER CASE": "is not a reference",
