@@ -171,18 +171,28 @@ const (
 
 // watchMode keeps the mode up to date while there is no session, and stops fenced jobs in time.
 func (u *Uplink) watchMode(ctx context.Context) {
-	tick := time.NewTicker(max(u.Heartbeat/4, time.Millisecond))
-	defer tick.Stop()
 	for {
 		now := u.Boot()
 		u.setMode(now)
 		u.stopFenced(ctx, now)
-		select {
-		case <-ctx.Done():
+		wait := max(u.Heartbeat/4, time.Millisecond)
+		if left := u.untilAutonomous(u.Boot()); left > 0 {
+			wait = min(wait, left)
+		}
+		if !pause.For(ctx, wait) {
 			return
-		case <-tick.C:
 		}
 	}
+}
+
+// untilAutonomous returns the time after which the hub counts as silent if it answers no more, or 0 if it does already.
+func (u *Uplink) untilAutonomous(now boottime.Time) time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.answered.IsZero() {
+		return 0
+	}
+	return max(grant.Missed*u.Heartbeat-now.Sub(u.answered), 0)
 }
 
 func (u *Uplink) setMode(now boottime.Time) {
