@@ -128,6 +128,13 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if noImages != "" {
 		a.log.Info("the node runs no jobs with images", "why", noImages)
 	}
+	a.describe(&machine, contained, noImages)
+	return a, nil
+}
+
+// The method `describe` sets the node's record, which describes this machine. Jobs with images run here if `noImages` is "".
+func (a *Agent) describe(machine *gpu.Machine, contained bool, noImages string) {
+	cfg := &a.cfg
 	address := cfg.Address
 	if address == "" {
 		address = "127.0.0.1"
@@ -138,7 +145,6 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		Isolation: ares.Truncate(a.isolation.describe(), 1024), Unfit: ares.Truncate(a.refuses, 512), TrustedOnly: a.isolation.trustedOnly(),
 		Images: noImages == "", NoImages: ares.Truncate(noImages, 1024),
 	}
-	return a, nil
 }
 
 // Node returns the node's record, which describes this machine.

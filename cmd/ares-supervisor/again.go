@@ -84,7 +84,11 @@ func (p *process) forward(c <-chan os.Signal) {
 // until the job is over. The goroutine never unlocks the thread, so the thread ends with it, and the job's isolation ends with the thread.
 func (s *supervisor) startJob() {
 	runtime.LockOSThread()
-	s.spawned(s.spawn())
+	start := s.spawn
+	if s.order.Container.Runtime != "" {
+		start = s.spawnContainer
+	}
+	s.spawned(start())
 	<-s.over
 }
 

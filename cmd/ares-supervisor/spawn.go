@@ -21,9 +21,6 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // enforces the deadlines.
 func (s *supervisor) spawn() birth {
 	o := &s.order
-	if o.Container.Runtime != "" {
-		return s.spawnContainer()
-	}
 	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	if o.User != nil {
 		attr.Credential = &syscall.Credential{Uid: o.User.UID, Gid: o.User.GID, Groups: o.User.Groups}
