@@ -360,3 +360,52 @@ func TestContainerDisk(t *testing.T) {
 		t.Errorf("the output is %q", log)
 	}
 }
+
+// TestContainerIntruder checks that a job in an image cannot reach the agent, its files, the machine's devices, or the jobs of other
+// tenants, and cannot leave its container.
+func TestContainerIntruder(t *testing.T) {
+	w := newWorld(t)
+	token := filepath.Join(w.dir, "token")
+	if err := os.WriteFile(token, []byte("secret"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	other := sh("echo up; sleep 1000")
+	other.User, other.Sandbox.Private = tenantB, true
+	victim := w.start(other)
+	w.untilUp(other.Key)
+	pid, me := fmt.Sprint(victim.Pid()), fmt.Sprint(os.Getpid())
+	const no, never, unseen = "permission denied", "operation not permitted", "no such file or directory"
+	want := map[string]string{
+		"read=" + token: unseen, "list=" + w.dir: unseen, "read=/etc/shadow": unseen, "list=/root": unseen, "read=/etc/machine-id": unseen,
+		"read=/proc/" + pid + "/environ": unseen, "read=/proc/" + me + "/environ": unseen, "list=/proc/" + pid + "/root": unseen,
+		"kill=" + pid: "no such process", "kill=" + me: "no such process", "ptrace=" + pid: "no such process",
+		"setuid=0": never, "setgroups=0": never,
+		"mknod=/tmp/device": never, "mount=/tmp": never, "umount=/proc": never, "umount=" + seat.SandboxDir: never,
+		"write=/proc/sys/kernel/core_pattern": no,
+		"write=/sys/kernel/uevent_helper":     "read-only file system", "write=/bin/busybox": no, "write=" + seat.SandboxInside: no,
+		"read=/dev/mem": unseen, "read=/dev/kmsg": unseen, "write=/dev/loop-control": no,
+		"write=/etc/resolv.conf": no, "read=/proc/kcore": unseen,
+	}
+	spec := w.inImage(sh(""))
+	spec.Key, spec.Container.Data, spec.Sandbox.ShmMB = key("intruder"), "", 16
+	spec.Sandbox.Scratch = w.withIntruder()
+	spec.Argv = []string{SandboxWork + "/intruder"}
+	for attempt := range want {
+		spec.Argv = append(spec.Argv, attempt)
+	}
+	w.want(w.start(spec), Exited, 0)
+	said := map[string]string{}
+	for line := range strings.Lines(w.log(spec.Key)) {
+		if attempt, answer, ok := strings.Cut(strings.TrimSpace(line), ": "); ok {
+			said[attempt] = answer
+		}
+	}
+	for attempt, answer := range want {
+		if !strings.HasSuffix(said[attempt], answer) {
+			t.Errorf("%s: %q, want %q", attempt, said[attempt], answer)
+		}
+	}
+	if !lives(victim.Pid()) {
+		t.Error("the other job is dead")
+	}
+}
