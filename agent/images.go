@@ -250,17 +250,23 @@ func (s *seat) fetchImage(ctx context.Context, spec *run.Spec) error {
 	req.Digest = s.digest
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	const mb = 1 << 20
+	told := false
 	req.Progress = func(p image.Progress) {
 		if s.isStopped() {
 			cancel()
 		}
-		s.reportPull(ctx, p)
+		told = true
+		s.reportPull(ctx, fmt.Sprintf("pulling the image: %d of %d layers, %d of %d MB", p.Layers, p.OfLayers, p.Bytes/mb, p.OfBytes/mb))
 	}
 	var got *image.Image
 	if err = s.whileUnavailable(ctx, func() (err error) { got, err = s.agent.images.Get(ctx, *req); return err }); err != nil {
 		return err
 	}
 	s.unlock = got.Release
+	if told { // the last report would otherwise stay until the job's own first one
+		s.reportPull(ctx, "the image was pulled")
+	}
 	job := s.order.GetSpec().Spec()
 	// As in Kubernetes: the job's command replaces the entrypoint and its arguments, and args replaces only the arguments.
 	c := got.Config
@@ -310,9 +316,7 @@ func (a *Agent) containerDevices(shares []*apipb.DeviceShare, env []string) (nam
 }
 
 // reportPull shows the progress of a pull in ares job get. Nothing depends on it.
-func (s *seat) reportPull(ctx context.Context, p image.Progress) {
-	const mb = 1 << 20
-	text := fmt.Sprintf("pulling the image: %d of %d layers, %d of %d MB", p.Layers, p.OfLayers, p.Bytes/mb, p.OfBytes/mb)
+func (s *seat) reportPull(ctx context.Context, text string) {
 	err := s.call(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
 		_, err := c.ReportProgress(ctx, &apipb.ReportProgressRequest{Ref: ref, Seat: refOf(s.key), Message: text})
 		return err
