@@ -53,6 +53,9 @@ type Hub struct {
 	Reachable func(cluster string, reachable bool)
 	// Alarm is called when a hello must be refused because the member's store was copied or rolled back. It may be nil.
 	Alarm func(cluster, why string)
+	// Seal returns what proves that this hub has said something about a cluster, also after its restore. If it is nil, a restored
+	// hub believes what members keep of its words; only tests do that.
+	Seal func(cluster string, revision int64, word string) []byte
 	// RecordRoster writes the roster where a backup of the hub's store does not reach: into the history database. If it is nil,
 	// only members keep the roster.
 	RecordRoster func(context.Context, *store.Roster) error

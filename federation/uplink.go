@@ -61,6 +61,10 @@ type Uplink struct {
 	Summary func() []byte
 	// SummaryEvery is the shortest time between two summaries. Default one second.
 	SummaryEvery time.Duration
+	// Describe returns what this cluster says about itself, an encoded apipb.ClusterDescription. It may be nil.
+	Describe func() []byte
+	// DescribeEvery is the shortest time between two descriptions. Default DescribeEvery.
+	DescribeEvery time.Duration
 	// Heartbeat is the time between two heartbeats. Default DefaultHeartbeat.
 	Heartbeat time.Duration
 	// ClaimAhead is how far ahead jobs are claimed. 0 means that only jobs which would start now are claimed.
@@ -90,7 +94,7 @@ type Uplink struct {
 // NewUplink returns an Uplink. The given view keeps it up to date.
 func NewUplink(view *cache.View) *Uplink {
 	u := &Uplink{
-		view: view, Heartbeat: DefaultHeartbeat, SummaryEvery: time.Second, ClaimAhead: DefaultClaimAhead, LateAfter: time.Minute, Boot: boottime.Now,
+		view: view, Heartbeat: DefaultHeartbeat, SummaryEvery: time.Second, DescribeEvery: DescribeEvery, ClaimAhead: DefaultClaimAhead, LateAfter: time.Minute, Boot: boottime.Now,
 		suspended: map[ares.JobID]int64{}, touched: map[ares.JobID]bool{}, news: make(chan struct{}, 1), mode: grant.Autonomous, why: "not connected yet",
 		cookieChanged: make(chan struct{}),
 	}
