@@ -52,4 +52,3 @@ func (a *Admission) addWarnings(c *candidate, level string) {
 		c.warnings = append(c.warnings, fmt.Sprintf("start.begin %s is in the past, so the job may start at once", s.Begin.UTC().Format(time.RFC3339)))
 	}
 }
-
