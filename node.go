@@ -40,9 +40,10 @@ type Node struct {
 	// TrustedOnly is true when jobs run as the agent's own user. Such a job can read the agent's files and, beside a server,
 	// the administrator's token. Therefore only jobs with Job.Trusted are placed there.
 	TrustedOnly bool
-	// RunImages is true if the node runs the command of a job that names an image directly, without the image. On other nodes
-	// such a job fails at its start.
-	RunImages bool
+	// Images is true if the node runs jobs with an image. Otherwise NoImages says why it does not. Records of nodes of earlier versions
+	// have neither.
+	Images   bool
+	NoImages string
 	// SessionTTL is how long the node's session lasts after its last renewal. The session's TTL is stored with the node,
 	// because servers may be configured differently. SessionTTL is negative when a revocation ended the session.
 	SessionTTL time.Duration

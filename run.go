@@ -51,6 +51,9 @@ type Run struct {
 	// Returning says, in a member, why the job is returned to the hub as soon as its attempt has ended; "" if it is not.
 	// Until then the job is not placed again. See StopToReturn.
 	Returning string `json:",omitempty"`
+	// ImageDigest is what the reference Spec.Image led to when the first rank claimed its seat. All ranks and later attempts use it, so
+	// that a tag that moves does not mix two images in one job. It is "" before, and without an image.
+	ImageDigest string `json:",omitempty"`
 	// Left are, at a hub, the clusters that gave the job back lately. It is never changed in place.
 	Left []LeftCluster `json:",omitempty"`
 }

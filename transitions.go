@@ -92,6 +92,13 @@ func (r *Run) Claim(j *Job, f Fence, rank int, node string, now time.Time) error
 	return nil
 }
 
+// FixImage records the digest of the job's image, unless another rank or an earlier attempt has done so.
+func (r *Run) FixImage(j *Job, digest string) {
+	if j.Image != "" && r.ImageDigest == "" {
+		r.ImageDigest = digest
+	}
+}
+
 // Finish records the end of a rank. When the last rank reports, the attempt ends. A repeated report
 // of the same end changes nothing. A report with an old fence is rejected.
 func (r *Run) Finish(j *Job, f Fence, rank int, res RankResult, now time.Time) error {

@@ -333,3 +333,18 @@ func TestOtherStops(t *testing.T) {
 		t.Errorf("%d retries used", l.run.Retries)
 	}
 }
+
+// TestFixImage checks that the first digest counts for all ranks and attempts, and that a job without an image has none.
+func TestFixImage(t *testing.T) {
+	var r ares.Run
+	r.FixImage(&ares.Job{Spec: ares.Spec{Image: "app:latest"}}, "")
+	r.FixImage(&ares.Job{Spec: ares.Spec{Image: "app:latest"}}, "sha256:1")
+	r.FixImage(&ares.Job{Spec: ares.Spec{Image: "app:latest"}}, "sha256:2")
+	if r.ImageDigest != "sha256:1" {
+		t.Errorf("the digest is %q", r.ImageDigest)
+	}
+	var plain ares.Run
+	if plain.FixImage(&ares.Job{}, "sha256:1"); plain.ImageDigest != "" {
+		t.Errorf("a job without an image has the digest %q", plain.ImageDigest)
+	}
+}

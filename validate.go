@@ -109,8 +109,10 @@ func (s Spec) checkSizes(p *Problems) {
 }
 
 func (s Spec) checkProcess(p *Problems) {
-	if len(s.Command) == 0 && len(s.Args) == 0 {
-		p.Add("command", `is required: a list of strings such as ["python", "train.py"]`)
+	if len(s.Command) == 0 && (len(s.Args) == 0 || s.Image != "") {
+		if s.Image == "" { // otherwise the image has a command
+			p.Add("command", `is required: a list of strings such as ["python", "train.py"]`)
+		}
 	} else if s.Argv()[0] == "" {
 		p.Add("command[0]", "the first word, the program, is empty")
 	}

@@ -13,6 +13,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent/gpu"
+	"github.com/ares-scheduler/ares/agent/image"
 	"github.com/ares-scheduler/ares/agent/run"
 	"github.com/ares-scheduler/ares/agent/trash"
 	"github.com/ares-scheduler/ares/apipb"
@@ -40,6 +41,9 @@ type Agent struct {
 	rejected  error     // why a server rejects the certificate
 	watcher   *watcher
 	starts    startLimit
+	images    *image.Store      // nil if the node runs no images
+	runtime   string            // path of the OCI runtime
+	cdi       map[string]string // CDI names of the devices; empty for simulated devices
 
 	session atomic.Int64 // revision of the current session, 0 without one
 	renewed atomic.Int64 // run.BootTime at which the last acknowledged renewal was sent
@@ -120,6 +124,17 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if a.refuses = a.isolation.refusalReason(); a.refuses != "" {
 		a.log.Error("no job may run on this node", "why", a.refuses)
 	}
+	noImages := a.openImages(ctx, &machine)
+	if noImages != "" {
+		a.log.Info("the node runs no jobs with images", "why", noImages)
+	}
+	a.describe(&machine, contained, noImages)
+	return a, nil
+}
+
+// The method `describe` sets the node's record, which describes this machine. Jobs with images run here if `noImages` is "".
+func (a *Agent) describe(machine *gpu.Machine, contained bool, noImages string) {
+	cfg := &a.cfg
 	address := cfg.Address
 	if address == "" {
 		address = "127.0.0.1"
@@ -127,9 +142,9 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.node = ares.Node{
 		ID: cfg.Node, Address: address, Devices: machine.Devices, Links: machine.Links, CPUs: machine.CPUs,
 		MemoryMB: machine.MemoryMB, Labels: cfg.Labels, NUMA: machine.NUMA, Taints: cfg.Taints, Mock: machine.Mock, Contains: contained, Version: cfg.Version,
-		Isolation: ares.Truncate(a.isolation.describe(), 1024), Unfit: ares.Truncate(a.refuses, 512), TrustedOnly: a.isolation.trustedOnly(), RunImages: cfg.RunImages,
+		Isolation: ares.Truncate(a.isolation.describe(), 1024), Unfit: ares.Truncate(a.refuses, 512), TrustedOnly: a.isolation.trustedOnly(),
+		Images: noImages == "", NoImages: ares.Truncate(noImages, 1024),
 	}
-	return a, nil
 }
 
 // Node returns the node's record, which describes this machine.
@@ -162,6 +177,15 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.freeUsers()
 	a.mu.Unlock()
 	a.emptyTrash(life)
+	if a.images != nil {
+		a.wg.Go(func() { a.collectImages(life) })
+		a.wg.Go(func() {
+			if err := a.images.Serve(life, a.cfg.Dir); err != nil {
+				a.log.Warn("ares image does not work on this node", "error", err)
+			}
+		})
+		defer a.images.Close()
+	}
 	for ctx.Err() == nil {
 		err := a.ensureCertificate(life)
 		if err == nil {

@@ -41,9 +41,8 @@ type Config struct {
 	// Mock is the name of a profile, which describes the devices to simulate. If Mock is empty, the agent
 	// detects the real devices. The value "off" forbids simulated devices.
 	Mock string
-	// RunImages allows a job that names an image to run its command directly on the host. Without RunImages, the agent rejects a
-	// job that names an image.
-	RunImages bool
+	// Images configures jobs that run in an image.
+	Images Images
 	// Isolation configures how jobs are isolated from the machine and from each other. The zero value of Isolation
 	// means the default isolation.
 	Isolation Isolation
@@ -75,6 +74,7 @@ func (c *Config) Check() error {
 		c.Isolation = DefaultIsolation()
 	}
 	c.Isolation.Check(&p)
+	c.Images.Check(&p)
 	return p.Err()
 }
 

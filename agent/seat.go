@@ -24,6 +24,9 @@ type seat struct {
 	session int64         // session under which it began
 	named   chan struct{} // closed when a server has sent the order; nil if the seat began with an order
 
+	digest string // of the job's image, since the claim; only the seat's goroutine uses it
+	unlock func() // lets the image's layers go; nil without an image
+
 	// The lock agent.mu guards these fields. If the seat began with an order, its own goroutine may use these fields without the lock.
 	order   *apipb.SeatOrder // nil for a seat found after a restart, until one comes
 	proc    *run.Proc
@@ -38,8 +41,11 @@ type seat struct {
 // The method `run` claims the seat, runs its process and reports the end.
 func (s *seat) run(ctx context.Context) {
 	s.watch(StepFound, false, "")
-	err := s.claim(ctx)
-	if err == nil {
+	digest, noImage := s.resolveImage(ctx)
+	err := s.claim(ctx, digest)
+	if err == nil && s.digest == "" && noImage != nil {
+		err = s.withoutImage(ctx, noImage)
+	} else if err == nil {
 		err = s.start(ctx)
 	}
 	switch {
@@ -62,15 +68,16 @@ func (s *seat) reconcileLater(ctx context.Context) {
 }
 
 // The method `claim` claims the seat under the current session. No process may be started before the claim
-// succeeds.
-func (s *seat) claim(ctx context.Context) error {
+// succeeds. The digest is that of the job's image, as this node has found it.
+func (s *seat) claim(ctx context.Context, digest string) error {
 	session := s.agent.session.Load()
 	if session == 0 || !isFresh(run.BootTime(s.agent.renewed.Load()), s.lostAfter()) {
 		return errors.New("the session was not renewed recently, so the agent does not claim the allocation")
 	}
 	// gofail: var agentBeforeClaim struct{}
 	err := s.call(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
-		_, err := c.ClaimSeat(ctx, &apipb.ClaimSeatRequest{Ref: ref, Seat: refOf(s.key)})
+		resp, err := c.ClaimSeat(ctx, &apipb.ClaimSeatRequest{Ref: ref, Seat: refOf(s.key), ImageDigest: digest})
+		s.digest = resp.GetImageDigest()
 		return err
 	})
 	if err != nil {
@@ -114,6 +121,9 @@ func (s *seat) start(ctx context.Context) error {
 	}
 	if err = s.fetchCode(ctx, &spec); err != nil {
 		return s.withoutCode(ctx, err)
+	}
+	if err = s.fetchImage(ctx, &spec); err != nil {
+		return s.withoutImage(ctx, err)
 	}
 	started := s.agent.starts.begin(ctx)
 	defer started()

@@ -26,6 +26,8 @@ func (a *Agent) adopt(ctx context.Context) error {
 		s := &seat{agent: a, key: f.Key, proc: f.Proc, named: make(chan struct{}), foreign: f.Key.Fence < a.store.since}
 		if f.Proc == nil {
 			s.result = &f.Result
+		} else if layers := f.Proc.Spec().Container.Layers; len(layers) > 0 && a.images != nil {
+			s.unlock = a.images.Lock(layers)
 		}
 		a.log.Info("seat found again", "seat", f.Key, "alive", f.Proc != nil)
 		a.seats[f.Key] = s
@@ -139,6 +141,9 @@ func (a *Agent) drop(s *seat) {
 	}
 	a.freeUsers()
 	a.mu.Unlock()
+	if s.unlock != nil {
+		s.unlock()
+	}
 }
 
 // dropReleased removes a seat that a server has released. Nothing may start this seat again, or report it as lost, when a list of the

@@ -22,9 +22,6 @@ import (
 // The method `spec` turns a seat's order into the spec for its supervisor.
 func (s *seat) spec() (run.Spec, error) {
 	o, job := s.order, s.order.GetSpec().Spec()
-	if job.Image != "" && !s.agent.cfg.RunImages {
-		return run.Spec{}, fmt.Errorf("the job requests image %s, but Ares does not run containers: remove the image from the job, or start the agent with --run-images to ignore it", job.Image)
-	}
 	user, err := s.agent.isolation.ofJob(job.Tenant, ares.JobID(s.key.Job))
 	if err != nil {
 		return run.Spec{}, err
@@ -49,7 +46,7 @@ func (s *seat) spec() (run.Spec, error) {
 	if spec.Dir == "" || job.CodeDigest != "" {
 		spec.Dir = filepath.Join(home, job.WorkingDir)
 	}
-	spec.Env = s.environment(&job, home, user)
+	spec.Env = s.environment(&job, s.machineEnvironment(home, user), user)
 	return spec, nil
 }
 
@@ -91,11 +88,9 @@ func (s *seat) makeScratch(user *run.User) error {
 	return os.Lchown(dir, int(user.UID), int(user.GID))
 }
 
-// The method `environment` returns the environment of the job's process. The environment contains some basic variables, the
-// job's own variables, and the variables that Ares sets. The variables of Ares override all others. From the agent's
-// environment, a job gets only the variables that are named in this function.
-func (s *seat) environment(job *ares.Spec, home string, user *run.User) []string {
-	o := s.order
+// machineEnvironment returns the basic variables of a job that runs without an image. From the agent's environment, a job gets only the
+// variables that are named in this function.
+func (s *seat) machineEnvironment(home string, user *run.User) map[string]string {
 	env := map[string]string{
 		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": home,
 	}
@@ -104,6 +99,13 @@ func (s *seat) environment(job *ares.Spec, home string, user *run.User) []string
 			env[k] = v
 		}
 	}
+	return env
+}
+
+// The method `environment` returns the environment of the job's process. The environment contains some basic variables, the
+// job's own variables, and the variables that Ares sets. The variables of Ares override all others.
+func (s *seat) environment(job *ares.Spec, env map[string]string, user *run.User) []string {
+	o := s.order
 	if user != nil {
 		// Programs ask for a user name even if no password file contains the user.
 		env["USER"] = s.agent.isolation.login(job.Tenant)

@@ -56,14 +56,14 @@ type NodeInfo struct {
 	// Jobs run there as the agent's own user, so only jobs that a platform
 	// administrator submitted may run there.
 	TrustedOnly bool `protobuf:"varint,30,opt,name=trusted_only,json=trustedOnly,proto3" json:"trusted_only,omitempty"`
-	// The command of a job that names an image runs directly on the node. Without
-	// this, such a job fails at its start.
-	RunImages bool `protobuf:"varint,31,opt,name=run_images,json=runImages,proto3" json:"run_images,omitempty"`
 	// Nothing on the node ends its jobs when its session ends, as an Ares agent would.
 	// The seats of such a node are never voided because time has passed.
 	JobsOutliveSession bool `protobuf:"varint,32,opt,name=jobs_outlive_session,json=jobsOutliveSession,proto3" json:"jobs_outlive_session,omitempty"`
 	// Thousandths of a CPU core in addition to cpu_cores, 0 to 999.
-	CpuMilli      int32 `protobuf:"varint,33,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	CpuMilli int32 `protobuf:"varint,33,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	// The node runs jobs with an image. Otherwise no_images says why it does not.
+	Images        bool   `protobuf:"varint,34,opt,name=images,proto3" json:"images,omitempty"`
+	NoImages      string `protobuf:"bytes,35,opt,name=no_images,json=noImages,proto3" json:"no_images,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -224,13 +224,6 @@ func (x *NodeInfo) GetTrustedOnly() bool {
 	return false
 }
 
-func (x *NodeInfo) GetRunImages() bool {
-	if x != nil {
-		return x.RunImages
-	}
-	return false
-}
-
 func (x *NodeInfo) GetJobsOutliveSession() bool {
 	if x != nil {
 		return x.JobsOutliveSession
@@ -243,6 +236,20 @@ func (x *NodeInfo) GetCpuMilli() int32 {
 		return x.CpuMilli
 	}
 	return 0
+}
+
+func (x *NodeInfo) GetImages() bool {
+	if x != nil {
+		return x.Images
+	}
+	return false
+}
+
+func (x *NodeInfo) GetNoImages() string {
+	if x != nil {
+		return x.NoImages
+	}
+	return ""
 }
 
 // DeviceInfo is one accelerator as its agent reports it.
@@ -961,7 +968,9 @@ type SeatOrder struct {
 	// Thousandths of a CPU core in addition to cpu_cores.
 	CpuMilli int32 `protobuf:"varint,20,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
 	// The job's ARES_FENCING_TOKEN. Absent if it is the fence of the seat.
-	FencingToken  int64 `protobuf:"varint,21,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
+	FencingToken int64 `protobuf:"varint,21,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
+	// The digest of the job's image, once a rank of the job has claimed its seat.
+	ImageDigest   string `protobuf:"bytes,22,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1143,6 +1152,13 @@ func (x *SeatOrder) GetFencingToken() int64 {
 	return 0
 }
 
+func (x *SeatOrder) GetImageDigest() string {
+	if x != nil {
+		return x.ImageDigest
+	}
+	return ""
+}
+
 // DeviceShare is a whole device (milli is 1000), or thousandths of one.
 type DeviceShare struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1266,9 +1282,12 @@ func (x *SeatRef) GetRank() int32 {
 }
 
 type ClaimSeatRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ref           *SessionRef            `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	Seat          *SeatRef               `protobuf:"bytes,2,opt,name=seat,proto3" json:"seat,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Ref   *SessionRef            `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Seat  *SeatRef               `protobuf:"bytes,2,opt,name=seat,proto3" json:"seat,omitempty"`
+	// What the job's image is on this node, such as sha256:…. The first claim of a job
+	// with a digest decides for all its ranks and attempts.
+	ImageDigest   string `protobuf:"bytes,3,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1317,8 +1336,17 @@ func (x *ClaimSeatRequest) GetSeat() *SeatRef {
 	return nil
 }
 
+func (x *ClaimSeatRequest) GetImageDigest() string {
+	if x != nil {
+		return x.ImageDigest
+	}
+	return ""
+}
+
 type ClaimSeatResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The digest that counts for the job; "" if no claim had one.
+	ImageDigest   string `protobuf:"bytes,1,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1351,6 +1379,13 @@ func (x *ClaimSeatResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ClaimSeatResponse.ProtoReflect.Descriptor instead.
 func (*ClaimSeatResponse) Descriptor() ([]byte, []int) {
 	return file_apipb_agent_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ClaimSeatResponse) GetImageDigest() string {
+	if x != nil {
+		return x.ImageDigest
+	}
+	return ""
 }
 
 // RankResult is the end of one rank.
@@ -2596,7 +2631,7 @@ var File_apipb_agent_proto protoreflect.FileDescriptor
 
 const file_apipb_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x06\n" +
+	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x06\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12-\n" +
@@ -2617,14 +2652,15 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\tisolation\x18\x10 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tisolation\x12\x1f\n" +
 	"\vsession_cut\x18\x11 \x01(\bR\n" +
 	"sessionCut\x12!\n" +
-	"\ftrusted_only\x18\x1e \x01(\bR\vtrustedOnly\x12\x1d\n" +
-	"\n" +
-	"run_images\x18\x1f \x01(\bR\trunImages\x120\n" +
+	"\ftrusted_only\x18\x1e \x01(\bR\vtrustedOnly\x120\n" +
 	"\x14jobs_outlive_session\x18  \x01(\bR\x12jobsOutliveSession\x12\x1b\n" +
-	"\tcpu_milli\x18! \x01(\x05R\bcpuMilli\x1a9\n" +
+	"\tcpu_milli\x18! \x01(\x05R\bcpuMilli\x12\x16\n" +
+	"\x06images\x18\" \x01(\bR\x06images\x12%\n" +
+	"\tno_images\x18# \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\bnoImages\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x1f\x10 R\n" +
+	"run_images\"\x98\x02\n" +
 	"\n" +
 	"DeviceInfo\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x14\n" +
@@ -2672,7 +2708,7 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\"Z\n" +
 	"\x12WatchSeatsResponse\x12(\n" +
 	"\x05seats\x18\x01 \x03(\v2\x12.ares.v1.SeatOrderR\x05seats\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\"\xe5\x05\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"\x88\x06\n" +
 	"\tSeatOrder\x12$\n" +
 	"\x04seat\x18\x01 \x01(\v2\x10.ares.v1.SeatRefR\x04seat\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x14\n" +
@@ -2700,7 +2736,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x0fcheckpointed_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\x0echeckpointedAt\x12\x18\n" +
 	"\atrusted\x18\x13 \x01(\bR\atrusted\x12\x1b\n" +
 	"\tcpu_milli\x18\x14 \x01(\x05R\bcpuMilli\x12#\n" +
-	"\rfencing_token\x18\x15 \x01(\x03R\ffencingToken\"V\n" +
+	"\rfencing_token\x18\x15 \x01(\x03R\ffencingToken\x12!\n" +
+	"\fimage_digest\x18\x16 \x01(\tR\vimageDigest\"V\n" +
 	"\vDeviceShare\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +
@@ -2708,11 +2745,13 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\aSeatRef\x120\n" +
 	"\x06job_id\x18\x01 \x01(\tB\x19\xbaH\x16r\x142\x12^job-[a-z2-7]{24}$R\x05jobId\x12\x1d\n" +
 	"\x05fence\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\x05fence\x12\x1b\n" +
-	"\x04rank\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x04rank\"g\n" +
+	"\x04rank\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x04rank\"\xab\x01\n" +
 	"\x10ClaimSeatRequest\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12,\n" +
-	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefB\x06\xbaH\x03\xc8\x01\x01R\x04seat\"\x13\n" +
-	"\x11ClaimSeatResponse\"\xae\x02\n" +
+	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefB\x06\xbaH\x03\xc8\x01\x01R\x04seat\x12B\n" +
+	"\fimage_digest\x18\x03 \x01(\tB\x1f\xbaH\x1cr\x1a2\x18^(sha256:[0-9a-f]{64})?$R\vimageDigest\"6\n" +
+	"\x11ClaimSeatResponse\x12!\n" +
+	"\fimage_digest\x18\x01 \x01(\tR\vimageDigest\"\xae\x02\n" +
 	"\n" +
 	"RankResult\x12a\n" +
 	"\aoutcome\x18\x01 \x01(\tBG\xbaHDrBR\tsucceededR\x06failedR\bsignaledR\atimeoutR\vspawn_errorR\astoppedR\x04lostR\aoutcome\x12\x1b\n" +

@@ -1084,7 +1084,10 @@ type Node struct {
 	Isolation string `protobuf:"bytes,26,opt,name=isolation,proto3" json:"isolation,omitempty"`
 	// Only jobs that a platform administrator submitted run there, because the
 	// node does not isolate jobs.
-	TrustedOnly   bool `protobuf:"varint,40,opt,name=trusted_only,json=trustedOnly,proto3" json:"trusted_only,omitempty"`
+	TrustedOnly bool `protobuf:"varint,40,opt,name=trusted_only,json=trustedOnly,proto3" json:"trusted_only,omitempty"`
+	// The node runs jobs with an image. Otherwise no_images says why it does not.
+	Images        bool   `protobuf:"varint,41,opt,name=images,proto3" json:"images,omitempty"`
+	NoImages      string `protobuf:"bytes,42,opt,name=no_images,json=noImages,proto3" json:"no_images,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1306,6 +1309,20 @@ func (x *Node) GetTrustedOnly() bool {
 		return x.TrustedOnly
 	}
 	return false
+}
+
+func (x *Node) GetImages() bool {
+	if x != nil {
+		return x.Images
+	}
+	return false
+}
+
+func (x *Node) GetNoImages() string {
+	if x != nil {
+		return x.NoImages
+	}
+	return ""
 }
 
 // NodeScore is the reliability of a node. Counts decay with a half-life of one
@@ -3670,7 +3687,7 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13DeleteTenantRequest\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\"0\n" +
 	"\x14DeleteTenantResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\x81\b\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\xb6\b\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -3702,7 +3719,9 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\freservations\x18\x19 \x03(\v2\x14.ares.v1.ReservationR\freservations\x12(\n" +
 	"\x05score\x18\x18 \x01(\v2\x12.ares.v1.NodeScoreR\x05score\x12\x1c\n" +
 	"\tisolation\x18\x1a \x01(\tR\tisolation\x12!\n" +
-	"\ftrusted_only\x18( \x01(\bR\vtrustedOnly\x1a9\n" +
+	"\ftrusted_only\x18( \x01(\bR\vtrustedOnly\x12\x16\n" +
+	"\x06images\x18) \x01(\bR\x06images\x12\x1b\n" +
+	"\tno_images\x18* \x01(\tR\bnoImages\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x02\n" +

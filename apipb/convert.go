@@ -212,7 +212,7 @@ func (m *NodeInfo) Node() ares.Node {
 		ID: m.GetNodeId(), Address: m.GetAddress(), CPUs: int(m.GetCpuCores()), CPUMilli: int(m.GetCpuMilli()), MemoryMB: int(m.GetMemoryMb()),
 		Labels: m.GetLabels(), Mock: m.GetMock(), Contains: m.GetContains(), Version: m.GetVersion(),
 		Isolation: m.GetIsolation(), Unfit: m.GetUnfit(), SessionTTL: time.Duration(m.GetSessionTtlSeconds()) * time.Second,
-		ClockAhead: time.Duration(m.GetClockAheadMs()) * time.Millisecond, SessionCut: m.GetSessionCut(), TrustedOnly: m.GetTrustedOnly(), RunImages: m.GetRunImages(),
+		ClockAhead: time.Duration(m.GetClockAheadMs()) * time.Millisecond, SessionCut: m.GetSessionCut(), TrustedOnly: m.GetTrustedOnly(), Images: m.GetImages(), NoImages: m.GetNoImages(),
 		JobsOutliveSession: m.GetJobsOutliveSession(),
 	}
 	for _, d := range m.GetDevices() {
@@ -238,7 +238,7 @@ func NewNodeInfo(n *ares.Node) *NodeInfo {
 		NodeId: n.ID, Address: n.Address, CpuCores: int32(n.CPUs), CpuMilli: int32(n.CPUMilli), MemoryMb: int32(n.MemoryMB),
 		Labels: n.Labels, Mock: n.Mock, Contains: n.Contains, Version: n.Version,
 		Isolation: n.Isolation, Unfit: n.Unfit, SessionTtlSeconds: int32(n.SessionTTL / time.Second),
-		ClockAheadMs: int32(n.ClockAhead / time.Millisecond), SessionCut: n.SessionCut, TrustedOnly: n.TrustedOnly, RunImages: n.RunImages,
+		ClockAheadMs: int32(n.ClockAhead / time.Millisecond), SessionCut: n.SessionCut, TrustedOnly: n.TrustedOnly, Images: n.Images, NoImages: n.NoImages,
 		JobsOutliveSession: n.JobsOutliveSession, Numa: NewNUMANodes(n.NUMA), Taints: NewTaints(n.Taints),
 	}
 	for _, d := range n.Devices {

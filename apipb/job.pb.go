@@ -62,8 +62,10 @@ type JobSpec struct {
 	// The process is command followed by args.
 	Command []string `protobuf:"bytes,17,rep,name=command,proto3" json:"command,omitempty"`
 	Args    []string `protobuf:"bytes,18,rep,name=args,proto3" json:"args,omitempty"`
-	// Ares runs no containers. On nodes whose agent runs with --run-images the
-	// command runs without the image; on others the job fails at its start.
+	// Image in which the process runs: HOST/NAME:TAG, HOST/NAME@DIGEST, or
+	// oci-archive:, docker-archive: or dir: with an absolute path on the nodes. Then
+	// command replaces the image's entrypoint, and args its default arguments, as in
+	// Kubernetes. Only nodes that can run images get such a job.
 	Image       string            `protobuf:"bytes,19,opt,name=image,proto3" json:"image,omitempty"`
 	Environment map[string]string `protobuf:"bytes,20,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	WorkingDir  string            `protobuf:"bytes,21,opt,name=working_dir,json=workingDir,proto3" json:"working_dir,omitempty"`
@@ -1231,7 +1233,10 @@ type Job struct {
 	// Absent if this server has not heard from it.
 	AsOfAgeSeconds *float64 `protobuf:"fixed64,77,opt,name=as_of_age_seconds,json=asOfAgeSeconds,proto3,oneof" json:"as_of_age_seconds,omitempty"`
 	// Why the state is not the cluster's own, although consistent was requested.
-	StaleReason   string `protobuf:"bytes,78,opt,name=stale_reason,json=staleReason,proto3" json:"stale_reason,omitempty"`
+	StaleReason string `protobuf:"bytes,78,opt,name=stale_reason,json=staleReason,proto3" json:"stale_reason,omitempty"`
+	// What the image was when the first rank of the job was claimed. All ranks and
+	// attempts use this digest.
+	ImageDigest   string `protobuf:"bytes,79,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1619,6 +1624,13 @@ func (x *Job) GetAsOfAgeSeconds() float64 {
 func (x *Job) GetStaleReason() string {
 	if x != nil {
 		return x.StaleReason
+	}
+	return ""
+}
+
+func (x *Job) GetImageDigest() string {
+	if x != nil {
+		return x.ImageDigest
 	}
 	return ""
 }
@@ -4986,7 +4998,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\"?\n" +
 	"\x05Array\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12 \n" +
-	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\xfb\x0e\n" +
+	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\x9e\x0f\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -5047,7 +5059,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\agranted\x18K \x01(\bR\agranted\x12$\n" +
 	"\x0eas_of_revision\x18L \x01(\tR\fasOfRevision\x12.\n" +
 	"\x11as_of_age_seconds\x18M \x01(\x01H\x00R\x0easOfAgeSeconds\x88\x01\x01\x12!\n" +
-	"\fstale_reason\x18N \x01(\tR\vstaleReason\x1a9\n" +
+	"\fstale_reason\x18N \x01(\tR\vstaleReason\x12!\n" +
+	"\fimage_digest\x18O \x01(\tR\vimageDigest\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x14\n" +

@@ -71,6 +71,7 @@ func (f *StaticFeasibility) Infeasible(spec ares.Spec, trusted bool) *ares.Refus
 		return nil
 	}
 	spec.Tenant, spec.After, spec.Start, spec.Array = ares.DefaultTenant, nil, nil, ares.Array{}
+	spec.Image = "" // a node can run images as soon as somebody installs a runtime there
 	where := spec.EditPlacement()
 	where.Affinity, where.AntiAffinity = nil, nil // other jobs start and end
 	b, plain := job.ShapeKeyOf(&ares.Job{Spec: spec, Trusted: trusted})

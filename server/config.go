@@ -52,6 +52,7 @@ type Config struct {
 	Auth      AuthConfig      `yaml:"auth"`
 	Recording RecordingConfig `yaml:"recording"`
 	Isolation IsolationConfig `yaml:"isolation"`
+	Images    ImagesConfig    `yaml:"images"`
 	Audit     AuditConfig     `yaml:"audit"`
 	Alerts    AlertsConfig    `yaml:"alerts"`
 	Notify    NotifyConfig    `yaml:"notifications"`
@@ -302,6 +303,7 @@ func Default() Config {
 		Auth:      defaultAuth(),
 		Recording: defaultRecording(),
 		Isolation: agent.DefaultIsolation(),
+		Images:    agent.DefaultImages(),
 		Audit:     defaultAudit(),
 		Alerts:    defaultAlerts(),
 		Notify:    NotifyConfig{TenantPerMinute: 60},
@@ -360,6 +362,7 @@ func (c *Config) Check() error {
 	}
 	c.Etcd.check(&p)
 	c.Isolation.Check(&p)
+	c.Images.Check(&p)
 	c.Scheduler.check(&p)
 	c.Auth.OIDC.check(&p)
 	c.Alerts.check(&p)

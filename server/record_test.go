@@ -64,7 +64,7 @@ func recorded(ctx context.Context, t *testing.T, data, dir string, use func(*cli
 	ctx, stop := context.WithCancel(ctx)
 	started, done := make(chan *server.Server, 1), make(chan error, 1)
 	go func() {
-		done <- server.Up(ctx, cfg, agent.Config{Node: "here", Mock: "dgx-h100", RunImages: true}, slog.New(slog.NewTextHandler(t.Output(), nil)),
+		done <- server.Up(ctx, cfg, agent.Config{Node: "here", Mock: "dgx-h100"}, slog.New(slog.NewTextHandler(t.Output(), nil)),
 			func(s *server.Server, _ *agent.Agent) { started <- s })
 	}()
 	defer func() {

@@ -54,7 +54,7 @@ func up(t *testing.T, mock string, change ...func(*server.Config)) (*server.Serv
 	started := make(chan *server.Server, 1)
 	done := make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	node := agent.Config{Node: "here", Mock: mock, RunImages: true, Isolation: agent.DefaultIsolation()}
+	node := agent.Config{Node: "here", Mock: mock, Isolation: agent.DefaultIsolation()}
 	node.Isolation.Mode = agent.IsolateNone // so that jobs can write into a test's directories
 	node.Isolation.AllowUntrusted = cfg.Isolation.AllowUntrusted
 	go func() {

@@ -94,7 +94,7 @@ func runRecord(r *ares.Run) *storepb.Record {
 	}
 	m.Updated, m.Notified = updateRecord(r.Updated), notifiedRecord(r.Notified)
 	m.Cluster, m.ExcludedClusters, m.Epoch, m.AsOf = r.Cluster, r.ExcludedClusters, r.Epoch, r.AsOf
-	m.TokenBase, m.Unconfirmed, m.Returning = int32(r.TokenBase), r.Unconfirmed, r.Returning
+	m.TokenBase, m.Unconfirmed, m.Returning, m.ImageDigest = int32(r.TokenBase), r.Unconfirmed, r.Returning, r.ImageDigest
 	for _, l := range r.Left {
 		m.Left = append(m.Left, &storepb.LeftCluster{Cluster: l.Cluster, Times: int32(l.Times), Until: micros(l.Until)})
 	}
@@ -151,7 +151,7 @@ func runOf(rec *storepb.Record, revision int64) ares.Run {
 	}
 	r.Updated, r.Notified = updateOf(m.GetUpdated()), notifiedOf(m.GetNotified())
 	r.Cluster, r.ExcludedClusters, r.Epoch, r.AsOf = m.GetCluster(), m.GetExcludedClusters(), m.GetEpoch(), m.GetAsOf()
-	r.TokenBase, r.Unconfirmed, r.Returning = int(m.GetTokenBase()), m.GetUnconfirmed(), m.GetReturning()
+	r.TokenBase, r.Unconfirmed, r.Returning, r.ImageDigest = int(m.GetTokenBase()), m.GetUnconfirmed(), m.GetReturning(), m.GetImageDigest()
 	for _, l := range m.GetLeft() {
 		r.Left = append(r.Left, ares.LeftCluster{Cluster: l.GetCluster(), Times: int(l.GetTimes()), Until: fromMicros(l.GetUntil())})
 	}

@@ -76,12 +76,19 @@ func sessionOutdated(node string) error {
 // The functions in `checks` may reject the claim because of the job. They also reject a claim that is repeated. If the node
 // has the claim already, nothing is written, so that a node cannot raise the store's revision by repeating itself.
 func (s *Store) Claim(ctx context.Context, ref SeatRef, session int64, now time.Time, checks ...func(*ares.Job) error) error {
+	_, err := s.ClaimWithImage(ctx, ref, session, "", now, checks...)
+	return err
+}
+
+// ClaimWithImage is Claim for a rank whose node has found a digest for the job's image, or "". In the same transaction, the first claim with
+// a digest fixes it for the job. It returns the digest that counts.
+func (s *Store) ClaimWithImage(ctx context.Context, ref SeatRef, session int64, digest string, now time.Time, checks ...func(*ares.Job) error) (string, error) {
 	claim, err := marshal(&storepb.Record{Body: &storepb.Record_Claim{Claim: &storepb.Claim{Node: ref.Node, Session: session}}})
 	if err != nil {
-		return err
+		return "", err
 	}
 	key := claimKey(ref.Job, ref.Rank)
-	_, err = s.updateSeat(ctx, "claim seat", ref, inSession(session), func(j *ares.Job, r *ares.Run) error {
+	run, err := s.updateSeat(ctx, "claim seat", ref, inSession(session), func(j *ares.Job, r *ares.Run) error {
 		if err := r.Claim(j, ref.Fence, ref.Rank, ref.Node, now); err != nil {
 			return err
 		}
@@ -90,9 +97,10 @@ func (s *Store) Claim(ctx context.Context, ref SeatRef, session int64, now time.
 				return err
 			}
 		}
+		r.FixImage(j, digest)
 		return nil
 	}, clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(key), "=", claim)}, nil, []clientv3.Op{clientv3.OpPut(key, claim)}))
-	return err
+	return run.ImageDigest, err
 }
 
 // RejectClaim ends an attempt because its node may not run it. It stops the attempt and answers the stop for the unclaimed

@@ -73,6 +73,10 @@ func (r *Runner) findCgroups(mountinfo, cgroup string) {
 			_ = os.Remove(string(loser)) // fails if it still holds seats from earlier
 		}
 	}
+	if r.cgroup != "" {
+		// It was found there, so this cannot fail.
+		r.cgroupMount, _ = mountOf(mountinfo, "/", func(kind, _ string) bool { return kind == "cgroup2" })
+	}
 	if r.cgroup == "" {
 		r.why, r.limits = err.Error(), newLimiter(r.id, "", mountinfo, cgroup)
 	}

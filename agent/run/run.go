@@ -89,24 +89,25 @@ type Runner struct {
 	KeepLogs     int
 	KeepLogBytes int64
 
-	dir        string
-	root       *os.Root // dir; names from outside are opened through it
-	supervisor string
-	id         string
-	memory     string      // the directory for secret files, memoryDir except in tests
-	cgroup     seat.Cgroup // parent of the seats' cgroups; "" if containment does not work
-	why        string      // why it does not work
-	limits     limiter     // limits a job's use of the machine
-	noSandbox  string      // why jobs cannot have a Sandbox, "" if they can
-	shm        sync.Mutex  // guards the mounts in sharedShmDir
-	noSeccomp  string      // why jobs cannot have Sandbox.Seccomp, "" if they can
-	bin        *trash.Bin  // what jobs left; its content is deleted by the caller of Trash
-	kept       keptLogs    // logs of forgotten seats
-	untidy     error       // what could not be cleaned up when the Runner was opened
-	spares     spares      // supervisors that wait for their next seat
-	owners     slotOwners  // the seats that are in a slot
-	ended      endedSeats  // seats that Wait has returned
-	recycler   recycler    // empty files for new seats
+	dir         string
+	root        *os.Root // dir; names from outside are opened through it
+	supervisor  string
+	id          string
+	memory      string      // the directory for secret files, memoryDir except in tests
+	cgroup      seat.Cgroup // parent of the seats' cgroups; "" if containment does not work
+	cgroupMount string      // where the file system of cgroup is mounted
+	why         string      // why it does not work
+	limits      limiter     // limits a job's use of the machine
+	noSandbox   string      // why jobs cannot have a Sandbox, "" if they can
+	shm         sync.Mutex  // guards the mounts in sharedShmDir
+	noSeccomp   string      // why jobs cannot have Sandbox.Seccomp, "" if they can
+	bin         *trash.Bin  // what jobs left; its content is deleted by the caller of Trash
+	kept        keptLogs    // logs of forgotten seats
+	untidy      error       // what could not be cleaned up when the Runner was opened
+	spares      spares      // supervisors that wait for their next seat
+	owners      slotOwners  // the seats that are in a slot
+	ended       endedSeats  // seats that Wait has returned
+	recycler    recycler    // empty files for new seats
 }
 
 // Open prepares the directory `dir` as the state directory of seats. Open fails if the supervisor cannot be executed. If cgroups are the

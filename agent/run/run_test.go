@@ -169,6 +169,9 @@ func (w *world) start(spec Spec) *Proc {
 	if setApart {
 		spec = apart(spec)
 	}
+	if setInImage {
+		spec = w.inImage(spec)
+	}
 	p, err := w.Start(w.ctx, spec)
 	if err != nil {
 		w.Fatal(err)
@@ -284,6 +287,9 @@ func (w *world) pidIn(path string) int {
 		pid, _ = strconv.Atoi(strings.TrimSpace(string(b)))
 		return pid > 0
 	})
+	if setInImage {
+		return hostPid(pid)
+	}
 	return pid
 }
 

@@ -168,7 +168,7 @@ func (r *Runner) place(o *seat.Order) error {
 		if o.Sandbox.ShareShm {
 			o.Sandbox.Shm = r.sharedShm(o.Key)
 		}
-		return nil
+		return r.placeContainer(o)
 	}
 	o.Progress = filepath.Join(r.dir, seatPath(o.Key, seat.ProgressFile))
 	o.Checkpoint = filepath.Join(r.dir, seatPath(o.Key, seat.CheckpointFile))
@@ -206,7 +206,7 @@ func (r *Runner) furnishJob(ctx context.Context, dir *os.Root, order seat.Order)
 	if err := makeDisk(ctx, &order.Sandbox); err != nil {
 		return err
 	}
-	if err := r.mountShm(&order); err != nil {
+	if err := errors.Join(r.mountShm(&order), r.furnishBundle(dir, &order)); err != nil {
 		return err
 	}
 	return dir.Chtimes(seat.CheckpointFile, never, never)

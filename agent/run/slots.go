@@ -122,7 +122,7 @@ func (o *slotOwners) hasLeft(order *seat.Order) bool {
 // enterSlot looks for an idle supervisor for a new seat, and puts the seat into its slot. A supervisor that has none yet gets one. The
 // order is unchanged if there is no such supervisor.
 func (r *Runner) enterSlot(order *seat.Order) (s spare, ok bool) {
-	if !order.Contained() || order.SecretCount > 0 {
+	if !order.Contained() || order.SecretCount > 0 || order.Container.Runtime != "" {
 		return spare{}, false
 	}
 	if s, ok = r.spares.take(order.Limits); !ok {

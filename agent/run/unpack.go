@@ -12,6 +12,9 @@ import (
 	"path/filepath"
 )
 
+// programMode is the mode of the supervisor's program. In a container, the job's user executes it; see seat.Inside.
+const programMode = 0o755
+
 // The function `unpack` writes a program to the directory `dir`, under a name that is derived from its content. An upgraded
 // agent therefore never overwrites a running program. If the file exists, its content is compared, because a crash may have left
 // it incomplete.
@@ -22,7 +25,7 @@ func unpack(dir string, program []byte) (string, error) {
 	sum := sha256.Sum256(program)
 	path := filepath.Join(dir, "ares-supervisor-"+hex.EncodeToString(sum[:8]))
 	if b, err := os.ReadFile(path); err == nil && bytes.Equal(b, program) {
-		return path, os.Chmod(path, 0o700)
+		return path, os.Chmod(path, programMode)
 	}
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return "", err
@@ -32,7 +35,7 @@ func unpack(dir string, program []byte) (string, error) {
 		return "", fmt.Errorf("unpack supervisor: %w", err)
 	}
 	_, err = f.Write(program)
-	err = errors.Join(err, f.Chmod(0o700), f.Sync(), f.Close())
+	err = errors.Join(err, f.Chmod(programMode), f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}

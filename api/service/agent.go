@@ -159,9 +159,10 @@ func (d *AgentService) CloseSession(ctx context.Context, req *apipb.CloseSession
 // ClaimSeat claims a seat before the agent starts any process.
 func (d *AgentService) ClaimSeat(ctx context.Context, req *apipb.ClaimSeatRequest) (*apipb.ClaimSeatResponse, error) {
 	ref, session := seatRef(req.GetSeat(), req.GetRef()), req.GetRef().GetSession()
+	resp := &apipb.ClaimSeatResponse{}
 	err := d.awaitSession(ctx, req.GetRef())
 	if err == nil {
-		err = d.Store.Claim(ctx, ref, session, d.Now(), d.mayRun(ref.Node))
+		resp.ImageDigest, err = d.Store.ClaimWithImage(ctx, ref, session, req.GetImageDigest(), d.Now(), d.mayRun(ref.Node))
 	}
 	if ares.CodeOf(err) == ares.Forbidden {
 		// The node would claim the rank again and again, and the job would wait for it. If this fails, the next claim tries again.
@@ -170,7 +171,7 @@ func (d *AgentService) ClaimSeat(ctx context.Context, req *apipb.ClaimSeatReques
 	if err == nil && d.Claimed != nil {
 		d.Claimed()
 	}
-	return &apipb.ClaimSeatResponse{}, err
+	return resp, err
 }
 
 // mayRun returns a check of the job that a node claims. The placement checks the same, but the node may have lost its isolation
@@ -351,7 +352,7 @@ func (d *AgentService) Orders(e *cache.Entry, node string) []*apipb.SeatOrder {
 				MasterAddress: d.address(a.Seats[0].Node), MasterPort: masterPort(a.Fence),
 				CpuCores: int32(h.CPUs), CpuMilli: int32(h.CPUMilli), MemoryMb: int32(h.Memory), LostAfterSeconds: int32(e.Job.LostAfterSeconds),
 				ArrayJobId: string(e.Job.ArrayOf), ArrayIndex: e.Job.ArrayIndex, ArrayCount: e.Job.ArrayCount,
-				Trusted: e.Job.Trusted,
+				Trusted: e.Job.Trusted, ImageDigest: e.Run.ImageDigest,
 			}
 			for _, sh := range h.Shares {
 				o.Shares = append(o.Shares, &apipb.DeviceShare{DeviceId: sh.Device, Index: int32(sh.Index), Milli: int32(sh.Milli)})

@@ -18,7 +18,7 @@ func NewJob(j *ares.Job, r *ares.Run, p *ares.Progress) *apipb.Job {
 		Priority: int32(j.PriorityValue()), PriorityClass: string(j.PriorityClass),
 		Members: int32(j.Members), GpuCount: int32(j.GPUs), GpuMilli: int32(j.GPUMilli), GpuMemoryMb: int32(j.GPUMemoryMB),
 		CpuCores: int32(j.CPUs), CpuMilli: int32(j.CPUMilli), MemoryMb: int32(j.MemoryMB),
-		Command: j.Command, Args: j.Args, Image: j.Image,
+		Command: j.Command, Args: j.Args, Image: j.Image, ImageDigest: r.ImageDigest,
 		CreatedAt: apipb.Timestamp(j.AcceptedAt), FinishedAt: apipb.Timestamp(r.FinishedAt),
 		Attempt: int32(r.Placed), Retries: int32(r.Retries), Preemptions: int32(r.Preemptions),
 		RetryOf: string(j.RetryOf), SubmittedBy: j.Owner, PolicyNotes: notesOf(j),

@@ -107,6 +107,7 @@ func (a *commands) writeNode(w io.Writer, n *apipb.Node) {
 		s.Line("Containment", "no cgroup: the agent searches for the processes of a job")
 	}
 	s.Line("Isolation", n.GetIsolation())
+	s.Line("Images", imagesText(n))
 	s.Line("Labels", output.Pairs(n.GetLabels()))
 	s.List("Taints", taints(n))
 	s.Line("NUMA nodes", numaNodes(n))
@@ -280,4 +281,15 @@ func (a *commands) writeStatus(w io.Writer, c *apipb.GetClusterStatusResponse) {
 	s.Line("By state", strings.Join(by, ", "))
 	s.Line("Leader", c.GetLeader())
 	s.Line("Version", c.GetVersion())
+}
+
+// imagesText says whether a node runs jobs with an image, or why it does not.
+func imagesText(n *apipb.Node) string {
+	switch {
+	case n.GetImages():
+		return "yes"
+	case n.GetNoImages() != "":
+		return "no: " + n.GetNoImages()
+	}
+	return "no"
 }

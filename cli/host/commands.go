@@ -18,6 +18,6 @@ func Commands(a *command.App) []*cobra.Command {
 	c := &commands{a}
 	return []*cobra.Command{
 		c.configCommand(), c.upCommand(), c.serverCommand(), c.agentCommand(), c.demoCommand(), c.doctorCommand(), c.debugCommand(),
-		c.backupCommand(), c.restoreCommand(),
+		c.backupCommand(), c.restoreCommand(), c.imageCommand(),
 	}
 }

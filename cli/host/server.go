@@ -138,7 +138,6 @@ func (a *commands) up(ctx context.Context, cfg server.Config, n *nodeFlags) erro
 	if err != nil {
 		return err
 	}
-	node.RunImages = true
 	server.TuneMemory()
 	return server.Up(ctx, cfg, node, log, func(s *server.Server, ag *agent.Agent) {
 		a.announce(s)
@@ -179,7 +178,6 @@ func devices(n ares.Node) string {
 type nodeFlags struct {
 	node, address, mock string
 	labels, taints      []string
-	runImages           bool
 	isolation           string
 	allowUntrusted      bool
 	file, level, join   string
@@ -202,7 +200,7 @@ func (n *nodeFlags) add(c *cobra.Command) {
 func (n *nodeFlags) config(dataDir string, general *server.Config, version string, log *slog.Logger) (agent.Config, error) {
 	cfg := agent.Config{
 		Node: cmp.Or(n.node, os.Getenv("WORKER_ID")), Dir: dataDir + "/agent", Address: n.address, Mock: n.mock,
-		RunImages: n.runImages, Isolation: general.Isolation, Version: version, Log: log,
+		Isolation: general.Isolation, Images: general.Images, Version: version, Log: log,
 	}
 	cfg.Isolation.AllowUntrusted = cfg.Isolation.AllowUntrusted || n.allowUntrusted
 	if n.isolation != "" {
@@ -266,7 +264,6 @@ while the agent was stopped.`,
 		},
 	}
 	n.add(c)
-	c.Flags().BoolVar(&n.runImages, "run-images", false, "if a job names an image, run its command directly on this host")
 	c.Flags().StringVar(&n.join, "join", "", "join token from \"ares node token create\"; needed while the node has no valid certificate (ARES_JOIN_TOKEN)")
 	c.Flags().StringVar(&n.file, "config", "", "configuration file; the agent reads taints, isolation and log")
 	c.Flags().StringVar(&n.level, "log-level", "", "debug, info, warn or error (LOG_LEVEL)")

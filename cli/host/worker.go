@@ -102,7 +102,6 @@ func (a *commands) runWorker(ctx context.Context, general *server.Config, n *nod
 		return err
 	}
 	defer unlock()
-	cfg.RunImages = true
 	w := &workerPrinter{out: a.Out, name: cfg.Node}
 	cfg.Watch = w.watch
 	w.printf("Worker %s starting...\n", cfg.Node)
@@ -134,7 +133,7 @@ func (a *commands) runWorkerWithServer(ctx context.Context, cfg server.Config, n
 		return err
 	}
 	w.printf("No server answers at %s, so this worker also runs a server, with %s.\n", strings.Join(a.Addresses(), ", "), stored)
-	node.RunImages, node.Watch = true, w.watch
+	node.Watch = w.watch
 	server.TuneMemory()
 	return server.Up(ctx, cfg, node, log, func(s *server.Server, ag *agent.Agent) {
 		w.found(ag)

@@ -105,7 +105,7 @@ func writeRequest(s output.Sheet, j *apipb.Job) {
 	}
 	s.Line("Constraints", apipb.Requirements(j.GetSpec().GetPlacement().GetNodeRequirements()).String())
 	s.Line("Command", output.CommandLine(append(slices.Clone(j.GetCommand()), j.GetArgs()...)))
-	s.Line("Image", j.GetImage())
+	s.Line("Image", imageText(j))
 	s.Line("Labels", output.Pairs(j.GetSpec().GetLabels()))
 	s.List("Notify", j.GetSpec().GetNotify())
 }
@@ -224,4 +224,12 @@ func (a *commands) ran(from, to *timestamppb.Timestamp) string {
 		end = to.AsTime()
 	}
 	return output.Duration(end.Sub(from.AsTime()))
+}
+
+// imageText names the job's image, with the digest that all of its ranks use.
+func imageText(j *apipb.Job) string {
+	if j.GetImageDigest() == "" || strings.HasSuffix(j.GetImage(), j.GetImageDigest()) {
+		return j.GetImage()
+	}
+	return j.GetImage() + " (" + j.GetImageDigest() + ")"
 }

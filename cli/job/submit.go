@@ -116,7 +116,7 @@ func (s *submission) specs(cmd *cobra.Command, args []string) ([]*apipb.JobSpec,
 	} else if len(args) == 0 && s.fallback != nil {
 		output.Printf(s.app.Err, "warning: the job has no command, so it prints its GPUs and ends: add a command after --\n")
 		args = s.fallback
-	} else if len(args) == 0 {
+	} else if len(args) == 0 && !cmd.Flags().Changed("image") {
 		return nil, exit.Usagef("the job has no command: use %s --name hello -- echo hello, or -f FILE", cmd.CommandPath())
 	}
 	if len(specs) > 1 && (len(args) > 0 || s.flags.requestID != "") {
@@ -290,7 +290,7 @@ var (
 		{"mig-profile", "mig_profile", "MIG profile, such as 1g.10gb"},
 		{"accelerator-type", "accelerator_type", "gpu, tpu, fpga or custom"},
 		{"workdir", "working_dir", "working directory: an absolute path on the node or, with --sync, a path inside the synced directory"},
-		{"image", "image", "container image, which is not used: the answer says whether the command runs without it"},
+		{"image", "image", "container image: HOST/NAME:TAG, or oci-archive:, docker-archive: or dir: with a path on the nodes"},
 		{"execution-mode", "execution_mode", "restart (default), or at_most_once to never run the job again after it failed or its node was lost"},
 		{"on-partition", "on_partition", "at a hub, when the job's cluster is silent: wait for it (default), or fence to run the job in another cluster"},
 	}

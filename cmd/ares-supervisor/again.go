@@ -84,7 +84,11 @@ func (p *process) forward(c <-chan os.Signal) {
 // until the job is over. The goroutine never unlocks the thread, so the thread ends with it, and the job's isolation ends with the thread.
 func (s *supervisor) startJob() {
 	runtime.LockOSThread()
-	s.spawned(s.spawn())
+	start := s.spawn
+	if s.order.Container.Runtime != "" {
+		start = s.spawnContainer
+	}
+	s.spawned(start())
 	<-s.over
 }
 
@@ -108,7 +112,7 @@ func (p *process) lowerOOMScore() {
 func (s *supervisor) mayServeAnother(outcome seat.Outcome) bool {
 	p, o := s.process, &s.order
 	return p.again && p.served+1 < maxSeats && !p.terminated.Load() && outcome == seat.Exited && !s.fenced && !s.stuck.Load() &&
-		o.Contained() && o.SecretCount == 0 && !o.PidsByUser && o.Sandbox.Disk() == "" && o.Sandbox.Shm == ""
+		o.Contained() && o.SecretCount == 0 && !o.PidsByUser && o.Sandbox.Disk() == "" && o.Sandbox.Shm == "" && o.Container.Runtime == ""
 }
 
 // leaveSeat sets back what belongs to the whole process, and offers the process to the agent for another seat. It returns false if that

@@ -180,6 +180,7 @@ func (s *supervisor) act(now seat.BootTime) bool {
 		s.termSent = true
 		// The main process is not reaped yet, so the process group ID cannot have been reused.
 		_ = syscall.Kill(-s.start.pid, syscall.SIGTERM)
+		s.endDeafInit()
 	}
 	over := s.start != nil && !s.running()
 	if !over && (s.killAt == 0 || now < s.killAt) {

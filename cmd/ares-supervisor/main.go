@@ -43,6 +43,9 @@ func main() {
 		probeSeccomp()
 		return
 	}
+	if len(os.Args) == 2 && os.Args[1] == seat.Inside {
+		beginInside()
+	}
 	again := len(os.Args) == 3 && os.Args[2] == seat.Again
 	if len(os.Args) != 2 && !again || !isOpen(seat.ReadyFD) || !isOpen(seat.LockFD) {
 		die("ares-supervisor is started by the ares agent, not by hand")

@@ -121,6 +121,9 @@ func furnishDir(o *seat.Order) error {
 			return err
 		}
 	}
+	if err := mountImage(o); err != nil {
+		return err
+	}
 	if err := errors.Join(leaveDisk(o), furnishSized(o), furnishCode(o)); err != nil {
 		return err
 	}

@@ -6,7 +6,11 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/ares-scheduler/ares/agent/image"
 	"github.com/ares-scheduler/ares/cli"
 )
 
-func main() { os.Exit(cli.Run(filepath.Base(os.Args[0]))) }
+func main() {
+	image.RunUnpacker() // the agent starts this program again to unpack the layers of images
+	os.Exit(cli.Run(filepath.Base(os.Args[0])))
+}

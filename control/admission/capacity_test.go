@@ -43,6 +43,7 @@ func TestInfeasibleJobs(t *testing.T) {
 		want string // "" if the job is accepted
 	}{
 		{"a whole node", ares.Spec{GPUs: 8}, ""},
+		{"an image, although no node can run images yet", ares.Spec{GPUs: 8, Image: "pytorch"}, ""},
 		{"more than a node", ares.Spec{GPUs: 9}, "4 of 4 nodes: too small even when empty"},
 		{"another model", ares.Spec{GPUs: 1, GPUModel: "B200"}, "4 of 4 nodes: no GPU of model B200"},
 		{"too much memory", ares.Spec{MemoryMB: 1 << 20}, "4 of 4 nodes: too small"},

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/control/cache"
 )
 
 // readLevel replaces a priority from 0 to 4 by the priority of its level, where 0 is the highest. It returns a warning that
@@ -46,26 +45,10 @@ func (a *Admission) addWarnings(c *candidate, level string) {
 	if level != "" {
 		c.warnings = append(c.warnings, level)
 	}
+	if n := a.View.ImageNodes(); c.Job.Image != "" && !a.Hub && n.Run == 0 && n.Other > 0 {
+		c.warnings = append(c.warnings, fmt.Sprintf("none of the %d connected nodes can run images, so the job waits: install runc on a node and run its agent as root (docs/guide/containers.md)", n.Other))
+	}
 	if s := c.Job.Start; s != nil && !s.Begin.IsZero() && s.Begin.Before(c.Job.AcceptedAt.Add(-time.Minute)) {
 		c.warnings = append(c.warnings, fmt.Sprintf("start.begin %s is in the past, so the job may start at once", s.Begin.UTC().Format(time.RFC3339)))
-	}
-	if image := c.Job.Image; image != "" && !a.Hub {
-		c.warnings = append(c.warnings, imageWarning(image, a.View.ImageNodes()))
-	}
-}
-
-// imageWarning says what happens to a job that names an image on the nodes that are online now.
-func imageWarning(image string, n cache.ImageNodes) string {
-	const remedy = "remove the image from the job, or start the agents with --run-images"
-	name := fmt.Sprintf("image %s is not used, because Ares runs no containers: ", ares.Truncate(image, 256))
-	switch {
-	case n.Run+n.Other == 0:
-		return name + "on a node whose agent runs with --run-images (as with ares up) the command runs directly on the node; on any other node the job fails at its start. No node is online"
-	case n.Other == 0:
-		return name + "the command runs directly on the node"
-	case n.Run == 0:
-		return name + "the job will fail at its start, because no agent runs with --run-images: " + remedy
-	default:
-		return name + fmt.Sprintf("on %d of %d nodes the command runs directly on the node; on the others the job fails at its start: %s", n.Run, n.Run+n.Other, remedy)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/control/cache"
 	"github.com/ares-scheduler/ares/store/storetest"
 )
 
@@ -47,23 +46,36 @@ func TestPriorityLevels(t *testing.T) {
 	}
 }
 
-// TestImageWarning checks that the answer to a submission says whether the image is ignored or the job fails.
+// TestImageWarning checks that the answer to a submission says if no node can run the job's image.
 func TestImageWarning(t *testing.T) {
 	d := newAdmission(t)
-	image := func(s *ares.Spec) { s.Image = "pytorch:2.0" }
-	got, err := d.submitOne(t.Context(), spec(image), "me")
-	if err != nil || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "image pytorch:2.0 is not used") {
-		t.Errorf("%q, %v", got.Warnings, err)
+	node := func(revision int64, n ares.Node) {
+		n.Revision = revision
+		d.View.Apply(ares.Batch{Revision: revision, Events: []ares.Event{
+			{Revision: revision, Node: &n}, {Revision: revision, Session: &ares.Session{Node: n.ID, Revision: revision}},
+		}})
 	}
-	for want, n := range map[string]cache.ImageNodes{
-		"No node is online":                        {},
-		"the command runs directly on the node":    {Run: 2},
-		"the job will fail at its start":           {Other: 2},
-		"on 1 of 3 nodes the command runs":         {Run: 1, Other: 2},
-		"on the others the job fails at its start": {Run: 1, Other: 2},
-	} {
-		if text := imageWarning("x", n); !strings.Contains(text, want) {
-			t.Errorf("%+v: %s", n, text)
+	image := func(s *ares.Spec) { s.Image = "pytorch:2.0" }
+	warnings := func(spec ares.Spec) []string {
+		t.Helper()
+		got, err := d.submitOne(t.Context(), spec, "me")
+		if err != nil {
+			t.Fatal(err)
 		}
+		return got.Warnings
+	}
+	if got := warnings(spec(image)); len(got) > 0 { // no node is connected, which every job waits for
+		t.Errorf("without a node: %q", got)
+	}
+	node(1<<40, ares.Node{ID: "plain", CPUs: 64, MemoryMB: 512_000})
+	if got := warnings(spec(image)); len(got) != 1 || !strings.Contains(got[0], "none of the 1 connected nodes can run images") {
+		t.Errorf("without a runtime: %q", got)
+	}
+	if got := warnings(spec()); len(got) > 0 {
+		t.Errorf("a job without an image: %q", got)
+	}
+	node(1<<40+1, ares.Node{ID: "boxes", CPUs: 64, MemoryMB: 512_000, Images: true})
+	if got := warnings(spec(image)); len(got) > 0 {
+		t.Errorf("with a runtime: %q", got)
 	}
 }

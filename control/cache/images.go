@@ -1,9 +1,9 @@
 package cache
 
-// ImageNodes counts the nodes with a session by what they do with a job that names an image.
+// ImageNodes counts the nodes with a session.
 type ImageNodes struct {
-	Run   int // nodes that run its command without the image
-	Other int // nodes on which it fails at its start
+	Run   int // nodes that run jobs with an image
+	Other int // the other nodes
 }
 
 // ImageNodes counts the nodes that run jobs with an image. The result is kept until a node changes, because every
@@ -21,7 +21,7 @@ func (v *View) ImageNodes() ImageNodes {
 	for _, e := range v.nodes { // order-free: it counts
 		switch {
 		case e.Session == nil:
-		case e.Node.RunImages:
+		case e.Node.Images:
 			n.Run++
 		default:
 			n.Other++

@@ -115,6 +115,14 @@ var Filters = [...]Filter{
 			"run its agent as root (docs/guide/isolation.md), or set isolation.allow_untrusted there"),
 	},
 	{
+		// What runs in an image differs from what runs without it, so the remedy is never to leave the image out.
+		// A node can run images as soon as somebody installs a runtime, so the job waits for that.
+		Reason: ReasonImages, Kind: ares.BlockerNodes, static: true,
+		rejects: func(n *Node, w *Request) bool { return w.rules.image && !n.Record.Images },
+		Text: text("the node cannot run images, and ares node get says why: " +
+			"install runc there and run its agent as root (docs/guide/containers.md)"),
+	},
+	{
 		Reason: ReasonAccelerator, Kind: ares.BlockerNodes, static: true, lasting: true,
 		passesDevice: func(d *DeviceSpec, w *Request) bool { return d.isKind(w) },
 		Text: func(d *Details) string {

@@ -16,6 +16,7 @@ const (
 	ReasonRegion
 	ReasonTaint
 	ReasonUntrusted
+	ReasonImages
 	ReasonAccelerator
 	ReasonModel
 	ReasonDeviceMemory

@@ -13,7 +13,7 @@ import (
 // jobSpec reads the spec of a job.
 func jobSpec(in *arguments) ares.Spec {
 	s := ares.Spec{
-		Name: in.text("name", in.first()), Tenant: in.text("tenant", ""), Queue: in.text("queue", ""), Labels: in.pairs("labels"), Members: in.number("members", 1),
+		Name: in.text("name", in.first()), Image: in.text("image", ""), Tenant: in.text("tenant", ""), Queue: in.text("queue", ""), Labels: in.pairs("labels"), Members: in.number("members", 1),
 		GPUs: in.number("gpus", 0), GPUMilli: in.number("gpu-milli", 0), GPUMemoryMB: in.number("gpu-memory-mb", 0),
 		CPUs: in.number("cpus", 0), CPUMilli: int32(in.number("cpu-milli", 0)), MemoryMB: in.number("memory-mb", 0),
 		GPUModel: in.text("model", ""), AcceleratorType: in.text("type", ""), MIGProfile: in.text("mig-profile", ""),

@@ -208,7 +208,7 @@ type ShapeKey struct {
 	kind, model, mig, numa                  string
 	strategy, required, preferred, domain   string
 	bandwidth                               string
-	latency, trusted, mixed                 bool
+	latency, trusted, image, mixed          bool
 }
 
 // ShapeKeyOf returns the ShapeKey of a job, or false if the job has lists such as selectors.
@@ -221,7 +221,7 @@ func ShapeKeyOf(j *ares.Job) (ShapeKey, bool) {
 		gpus: j.GPUs, milli: j.GPUMilli, deviceMemory: j.GPUMemoryMB, cpus: j.MilliCPUs(), memory: j.MemoryMB,
 		kind: j.AcceleratorType, model: j.GPUModel, mig: j.MIGProfile, numa: j.NUMAPolicy,
 		strategy: p.Strategy, required: p.RequiredLevel, preferred: p.PreferredLevel, domain: p.PreferredDomain,
-		bandwidth: p.NetworkBandwidth, latency: p.LatencySensitive, trusted: j.Trusted, mixed: j.AllowMixedModels,
+		bandwidth: p.NetworkBandwidth, latency: p.LatencySensitive, trusted: j.Trusted, image: j.Image != "", mixed: j.AllowMixedModels,
 	}, lists == 0
 }
 

@@ -241,6 +241,9 @@ func (m *nodeUse) checkConstraints(job *ares.Job) error {
 	if m.Node.TrustedOnly && !job.Trusted {
 		return errors.New("the node accepts only jobs of platform administrators, and the job is not one")
 	}
+	if job.Image != "" && !m.Node.Images {
+		return errors.New("the job has an image, and the node cannot run images")
+	}
 	where := job.Placement()
 	for k, want := range where.NodeSelector { // order-free: any violation is enough
 		if v, ok := m.Node.Labels[k]; !ok || v != want {

@@ -34,7 +34,7 @@ func newCluster(t *testing.T, nodes int) *cluster {
 }
 
 func gpuNode(i int) *ares.Node {
-	n := &ares.Node{ID: fmt.Sprintf("node-%03d", i), CPUs: 96, MemoryMB: 1 << 20, RunImages: true, Labels: map[string]string{
+	n := &ares.Node{ID: fmt.Sprintf("node-%03d", i), CPUs: 96, MemoryMB: 1 << 20, Images: true, Labels: map[string]string{
 		"leaf": fmt.Sprintf("leaf-%03d", i/4), "spine": fmt.Sprintf("spine-%03d", i/32),
 	}}
 	for d := range 8 {

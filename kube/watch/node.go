@@ -63,7 +63,7 @@ func Node(n *v1.Node, used Resources) *ares.Node {
 		CPUMilli:           int(max(free.CPUMilli, 0) % 1000),
 		MemoryMB:           int(max(free.Memory, 0) >> 20),
 		Labels:             nodeLabels(n),
-		RunImages:          true,
+		Images:             true,
 		Version:            n.Status.NodeInfo.KubeletVersion,
 		JobsOutliveSession: true,
 	}

@@ -1313,7 +1313,8 @@ type Run struct {
 	Unconfirmed      bool     `protobuf:"varint,45,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`              // the hub has not confirmed the job since a restore
 	// At a hub: clusters that gave the job back lately.
 	Left          []*LeftCluster `protobuf:"bytes,50,rep,name=left,proto3" json:"left,omitempty"`
-	Returning     string         `protobuf:"bytes,51,opt,name=returning,proto3" json:"returning,omitempty"` // in a member: why the job is returned to the hub as soon as its attempt has ended
+	ImageDigest   string         `protobuf:"bytes,52,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"` // what the job's image was when its first rank claimed its seat
+	Returning     string         `protobuf:"bytes,51,opt,name=returning,proto3" json:"returning,omitempty"`                        // in a member: why the job is returned to the hub as soon as its attempt has ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1535,6 +1536,13 @@ func (x *Run) GetLeft() []*LeftCluster {
 		return x.Left
 	}
 	return nil
+}
+
+func (x *Run) GetImageDigest() string {
+	if x != nil {
+		return x.ImageDigest
+	}
+	return ""
 }
 
 func (x *Run) GetReturning() string {
@@ -6569,7 +6577,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x19\n" +
 	"\bended_at\x18\x03 \x01(\x03R\aendedAt\x12\x16\n" +
-	"\x06tenant\x18\x04 \x01(\aR\x06tenant\"\xe6\a\n" +
+	"\x06tenant\x18\x04 \x01(\aR\x06tenant\"\x89\b\n" +
 	"\x03Run\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x122\n" +
 	"\battempts\x18\x02 \x03(\v2\x16.ares.store.v1.AttemptR\battempts\x12\x16\n" +
@@ -6602,7 +6610,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
 	"token_base\x18, \x01(\x05R\ttokenBase\x12 \n" +
 	"\vunconfirmed\x18- \x01(\bR\vunconfirmed\x12.\n" +
-	"\x04left\x182 \x03(\v2\x1a.ares.store.v1.LeftClusterR\x04left\x12\x1c\n" +
+	"\x04left\x182 \x03(\v2\x1a.ares.store.v1.LeftClusterR\x04left\x12!\n" +
+	"\fimage_digest\x184 \x01(\tR\vimageDigest\x12\x1c\n" +
 	"\treturning\x183 \x01(\tR\treturning\"S\n" +
 	"\vLeftCluster\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x14\n" +

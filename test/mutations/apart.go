@@ -60,6 +60,16 @@ var apart = []Mutation{
 		Test{Package: "./control/admission", Run: "TestTrustedOnlyNodes"}, `want code "infeasible"`,
 	},
 	{
+		"apart-container-in-its-cgroup", "the check that a container is in the job's cgroup before it starts",
+		edit("cmd/ares-supervisor/container.go", "if line != strconv.Itoa(pid) {", "if line == \"none\" {"),
+		inRun("TestContainerOutsideItsCgroup"), `the job was started`,
+	},
+	{
+		"apart-private-layers", "that each tenant fetches a private layer itself",
+		edit("agent/image/layer.go", "state != nil && state.isFor(who) {", "state != nil && who != \"\" {"),
+		Test{Package: "./agent/image", Run: "TestCredentials"}, `want the configuration and the layer`,
+	},
+	{
 		"apart-system-calls", "the filter of system calls",
 		edit(room, "if o.Sandbox.Seccomp {", "if o.Sandbox.Seccomp && o.User == nil {"),
 		inRun("TestSeccompInCgroup"), `no "Seccomp:`,

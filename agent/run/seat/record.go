@@ -103,6 +103,7 @@ func (o *Order) Encode() []byte {
 		}
 	}
 	o.encodeSandbox(e)
+	o.encodeContainer(e)
 	e.num("lost_after", int64(o.LostAfter))
 	e.num("max_runtime", int64(o.MaxRuntime))
 	e.num("grace", int64(o.Grace))

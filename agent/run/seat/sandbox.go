@@ -244,5 +244,7 @@ func (o *Order) decodeSandbox(f field, d *numbers) {
 		o.Sandbox.Seccomp = true
 	case "user_namespaces":
 		o.Sandbox.UserNamespaces = true
+	default:
+		o.decodeContainer(f)
 	}
 }

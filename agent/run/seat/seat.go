@@ -176,6 +176,8 @@ type Spec struct {
 	Limits Limits
 	// Sandbox isolates the job from the machine.
 	Sandbox Sandbox
+	// Container makes the job run in an image.
+	Container Container
 	// LostAfter is how long the job may run on a node without renewals. LostAfter must be between 100 ms and 24 h.
 	LostAfter time.Duration
 	// MaxRuntime is the time after which the job is ended, measured from its start. The default 0 means that the
@@ -240,7 +242,7 @@ func (s *Spec) Check() error {
 	case s.User != nil && (s.User.UID == 0 || s.User.GID == 0):
 		return errors.New("a job must not run as root (UID 0 or GID 0)")
 	}
-	if err := s.checkSecrets(); err != nil {
+	if err := errors.Join(s.checkSecrets(), s.Container.check(s)); err != nil {
 		return err
 	}
 	for _, list := range [][]string{s.Argv, s.Env, {s.Dir}, s.Sandbox.Hide} {

@@ -1,0 +1,135 @@
+//go:build linux
+
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+
+	"github.com/ares-scheduler/ares/agent/run/seat"
+)
+
+// Container makes a job run in an image; see package seat.
+type Container = seat.Container
+
+// ProbeProgram with ProbeArgument is a command that works in every image and does nothing.
+const (
+	ProbeProgram  = seat.SandboxInside
+	ProbeArgument = seat.Probe
+)
+
+// These files of the machine are in every container, so that names can be resolved, as with Docker.
+var resolverFiles = []string{"/etc/resolv.conf", "/etc/hosts"}
+
+// These lists are those of Docker: what a container must not read or change in /proc and /sys.
+var (
+	maskedPaths = []string{
+		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats",
+		"/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap",
+	}
+	readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
+)
+
+// placeContainer checks that a job in an image can run here, and records where it finds its cgroup and its temporary directory.
+func (r *Runner) placeContainer(o *seat.Order) error {
+	c := &o.Container
+	if c.Runtime == "" {
+		return nil
+	}
+	if !o.Contained() || r.cgroupMount == "" {
+		return fmt.Errorf("the job cannot run in an image, because its end could not be verified: %s", r.why)
+	}
+	c.CgroupMount, o.Tmp = r.cgroupMount, "/tmp"
+	return nil
+}
+
+// furnishBundle writes the input of the OCI runtime into the seat's directory.
+func (r *Runner) furnishBundle(dir *os.Root, o *seat.Order) error {
+	if o.Container.Runtime == "" {
+		return nil
+	}
+	for _, name := range []string{seat.BundleDir, seat.RootDir, seat.RuntimeDir, seat.UpperDir} {
+		if err := dir.Mkdir(name, 0o700); err != nil {
+			return err
+		}
+	}
+	spec, err := r.bundle(o)
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(spec)
+	if err != nil {
+		return err
+	}
+	return dir.WriteFile(seat.BundleDir+"/config.json", b, 0o600)
+}
+
+// The method `bundle` returns the configuration of a container. The command and the environment are not in it, because the environment may
+// contain secrets, and the runtime stores its configuration: see seat.Inside.
+func (r *Runner) bundle(o *seat.Order) (*specs.Spec, error) {
+	group, err := filepath.Rel(r.cgroupMount, o.Cgroup+"/"+seat.JobGroup)
+	if err != nil || strings.HasPrefix(group, "..") {
+		return nil, fmt.Errorf("the job's cgroup %s is not below the mounted cgroup2 file system %s", o.Cgroup, r.cgroupMount)
+	}
+	here := filepath.Join(r.dir, seatsDir, o.Key.String())
+	s := &specs.Spec{
+		Version: "1.0.2",
+		Process: &specs.Process{
+			User: specs.User{UID: o.User.UID, GID: o.User.GID, AdditionalGids: o.User.Groups},
+			Args: []string{seat.SandboxInside, seat.Inside}, Env: []string{"GOMAXPROCS=1"}, Cwd: "/",
+			Capabilities: &specs.LinuxCapabilities{}, NoNewPrivileges: true,
+		},
+		Root:   &specs.Root{Path: filepath.Join(here, seat.RootDir)},
+		Mounts: containerMounts(o),
+		Linux: &specs.Linux{
+			CgroupsPath: "/" + group,
+			Namespaces:  []specs.LinuxNamespace{{Type: specs.MountNamespace}, {Type: specs.PIDNamespace}, {Type: specs.CgroupNamespace}},
+			MaskedPaths: maskedPaths, ReadonlyPaths: readonlyPaths,
+			// The runtime itself allows /dev/null and its like.
+			Resources: &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}},
+		},
+	}
+	if len(o.Container.Devices) == 0 {
+		return s, nil
+	}
+	cache, err := cdi.NewCache(cdi.WithAutoRefresh(false))
+	if err != nil {
+		return nil, fmt.Errorf("read the CDI specifications of the node's devices: %w", err)
+	}
+	if missing, err := cache.InjectDevices(s, o.Container.Devices...); err != nil {
+		return nil, fmt.Errorf("the CDI specifications of the node do not describe its devices %s: generate them again, for example with nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml (%w)",
+			strings.Join(missing, ", "), err)
+	}
+	return s, nil
+}
+
+func containerMounts(o *seat.Order) []specs.Mount {
+	bind := func(from, to string, options ...string) specs.Mount {
+		return specs.Mount{Source: from, Destination: to, Type: "bind", Options: append([]string{"rbind", "nosuid", "nodev"}, options...)}
+	}
+	mounts := []specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"}},
+		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+		bind(seat.SandboxShm, "/dev/shm"),
+		bind(seat.SandboxDir, seat.SandboxDir),
+		bind(seat.SandboxTmp, o.Tmp),
+	}
+	for _, path := range resolverFiles {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			mounts = append(mounts, bind(real, path, "ro"))
+		}
+	}
+	if data := o.Container.Data; data != "" {
+		mounts = append(mounts, bind(seat.SandboxData, data))
+	}
+	return mounts
+}

@@ -1,0 +1,151 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/ares-scheduler/ares/agent/run/seat"
+)
+
+// cgroupDir is where an OCI runtime looks for the cgroup file systems.
+const cgroupDir = "/sys/fs/cgroup"
+
+// furnishContainer sets up what a job in an image sees of the machine, in the mount namespace of the job's thread. The runtime and the
+// container inherit the namespace. Nothing is mounted over directories of the machine here: the bundle says where the job sees it.
+func furnishContainer(o *seat.Order) error {
+	if err := syscall.Unshare(syscall.CLONE_NEWNS); err != nil {
+		return os.NewSyscallError("unshare(CLONE_NEWNS)", err)
+	}
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_SLAVE, ""); err != nil {
+		return errors.New("make the mounts the job's own: " + err.Error())
+	}
+	if err := errors.Join(furnishDir(o), furnishContainerShm(o), bindInside()); err != nil {
+		return err
+	}
+	// On a machine with both cgroup versions, runtimes would use version 1, and some refuse to run. The job's cgroup is in version 2. So
+	// here the runtime sees only that, which gives it the kernel's filter of devices (eBPF), too.
+	if o.Container.CgroupMount == cgroupDir {
+		return nil
+	}
+	return bind(o.Container.CgroupMount, cgroupDir)
+}
+
+// furnishContainerShm makes the job's /dev/shm, as furnishShm does for other jobs, at the path from which the bundle mounts it.
+func furnishContainerShm(o *seat.Order) error {
+	if err := os.Mkdir(seat.SandboxShm, 0o700); err != nil {
+		return err
+	}
+	switch {
+	case o.Sandbox.Shm != "":
+		return bind(o.Sandbox.Shm, seat.SandboxShm)
+	case o.Sandbox.ShmMB == 0:
+		return bind(shmDir, seat.SandboxShm)
+	}
+	if err := syscall.Unshare(syscall.CLONE_NEWIPC); err != nil && err != syscall.EINVAL {
+		return os.NewSyscallError("unshare(CLONE_NEWIPC)", err)
+	}
+	return mountSized(seat.SandboxShm, seat.TmpfsOptions(o.Sandbox.ShmMB)+",mode=1777")
+}
+
+// bindInside makes this program visible in the container, read-only.
+func bindInside() error {
+	self, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	if st, err := os.Stat(self); err != nil || st.Mode()&0o005 != 0o005 {
+		return errors.New("the job's user must be able to execute " + self + ": run chmod 755 on it")
+	}
+	if err := seat.WriteFile(seat.SandboxInside, nil, syscall.O_CREAT, 0o600); err != nil {
+		return err
+	}
+	if err := bind(self, seat.SandboxInside); err != nil {
+		return err
+	}
+	const flags = syscall.MS_BIND | syscall.MS_REMOUNT | syscall.MS_RDONLY | syscall.MS_NOSUID | syscall.MS_NODEV
+	if err := syscall.Mount("", seat.SandboxInside, "", flags, ""); err != nil {
+		return errors.New("make " + seat.SandboxInside + " read-only: " + err.Error())
+	}
+	return nil
+}
+
+// mountImage mounts the layers of the job's image, if it has one, with a directory for the job's changes above them. The mount exists only
+// in the mount namespaces of the job, so it ends with the job's last process.
+func mountImage(o *seat.Order) error {
+	c := &o.Container
+	if c.Runtime == "" {
+		return nil
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	upper := here + "/" + seat.UpperDir
+	switch {
+	case o.Sandbox.Disk() != "": // it is in the job's own file system
+		upper = diskDir + "/" + seat.UpperDir
+		err = os.Mkdir(upper, 0o700)
+	case o.Sandbox.TmpMB > 0: // nothing of the job is on the disk without a limit
+		err = mountSized(upper, seat.TmpfsOptions(o.Sandbox.TmpMB)+",mode=0700")
+	}
+	for name, mode := range map[string]os.FileMode{"/files": 0o755, "/work": 0o700} {
+		if err == nil {
+			err = os.Mkdir(upper+name, mode)
+		}
+	}
+	if err == nil {
+		err = os.Chmod(upper+"/files", 0o755) // whatever the umask is: it is the mode of the job's root directory
+	}
+	if err != nil {
+		return errors.New("make the directory for the job's changes to the image: " + err.Error())
+	}
+	// The names are relative to the directory of all layers, because the kernel limits the length of the options.
+	var lower strings.Builder
+	for i := len(c.Layers) - 1; i >= 0; i-- {
+		if lower.Len() > 0 {
+			lower.WriteByte(':')
+		}
+		lower.WriteString(c.Layers[i] + "/" + seat.LayerTree)
+	}
+	// The job's thread has its own working directory since it has its own mount namespace.
+	if err := syscall.Chdir(c.Dir); err != nil {
+		return errors.New("the image's layers in " + c.Dir + ": " + err.Error())
+	}
+	options := "lowerdir=" + lower.String() + ",upperdir=" + upper + "/files,workdir=" + upper + "/work,userxattr"
+	err = syscall.Mount("overlay", here+"/"+seat.RootDir, "overlay", 0, options)
+	if back := syscall.Chdir(here); err == nil {
+		err = back
+	}
+	if err != nil {
+		return errors.New("mount the image's " + strconv.Itoa(len(c.Layers)) + " layers (overlayfs, which needs Linux 5.11): " + err.Error())
+	}
+	return nil
+}
+
+// bindData makes the directory of the job's checkpoints visible in the container. Only the job's own user may decide that, so the directory
+// is opened with its rights. Otherwise the job could reach a directory below another one that is closed to it.
+func (s *supervisor) bindData() (why string, err error) {
+	path := s.order.Container.Data
+	if path == "" {
+		return "", nil
+	}
+	const openPath = 0x200000 // O_PATH
+	fd := -1
+	bad := s.asUser(func() (err error) {
+		fd, err = syscall.Open(path, openPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+		return err
+	})
+	if bad != nil {
+		return "checkpoint.path " + path + ": " + bad.Error() + ": the job's image needs the directory to exist on the node, and the job's user to reach it", nil
+	}
+	defer syscall.Close(fd)
+	if err := os.Mkdir(seat.SandboxData, 0o700); err != nil {
+		return "", err
+	}
+	return "", bind("/proc/self/fd/"+strconv.Itoa(fd), seat.SandboxData)
+}

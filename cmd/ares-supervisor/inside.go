@@ -1,0 +1,84 @@
+//go:build linux
+
+package main
+
+import (
+	"io"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/ares-scheduler/ares/agent/run/seat"
+)
+
+// beginInside is the first process of a container, with the job's user, without capabilities and with no_new_privs. It restricts itself as
+// the job's thread does for jobs without an image, and executes the job's command. It never returns.
+func beginInside() {
+	syscall.CloseOnExec(seat.InsideStatusFD)
+	err := executeInside()
+	why := err.Error()
+	_, _ = syscall.Write(seat.InsideStatusFD, []byte(why[:min(len(why), seat.MaxReason)]))
+	os.Exit(127) //nolint:mnd // as a shell does
+}
+
+func executeInside() error {
+	heedSignals()
+	in := os.NewFile(seat.InsideFD, "order")
+	b, err := io.ReadAll(io.LimitReader(in, seat.MaxFile))
+	if err != nil {
+		return err
+	}
+	_ = in.Close()
+	order, err := seat.DecodeInside(b)
+	if err != nil {
+		return err
+	}
+	order.Env = withRuntimeEnv(order.Env)
+	path, err := lookPath(order.Argv[0], order.Dir, order.Env)
+	if err != nil {
+		return insideImage(err)
+	}
+	if err = syscall.Chdir(order.Dir); err != nil {
+		return insideImage(&os.PathError{Op: "enter", Path: order.Dir, Err: err})
+	}
+	// If the supervisor is killed, nobody enforces the job's deadlines any more.
+	if err = prctl(syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL)); err != nil {
+		return os.NewSyscallError("prctl(PR_SET_PDEATHSIG)", err)
+	}
+	if order.Scoped {
+		if err = enterScope(); err != nil {
+			return err
+		}
+	}
+	if order.Seccomp {
+		if err = installFilter(order.UserNamespaces); err != nil {
+			return err
+		}
+	}
+	return insideImage(&explained{explain(path, syscall.Exec(path, order.Argv, order.Env))})
+}
+
+// withRuntimeEnv adds the variables that the runtime has set for the job's devices. The job's own win.
+func withRuntimeEnv(env []string) []string {
+	has := map[string]bool{"GOMAXPROCS": true}
+	for _, v := range env {
+		name, _, _ := strings.Cut(v, "=")
+		has[name] = true
+	}
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); !has[name] {
+			env = append(env, v)
+		}
+	}
+	return env
+}
+
+type explained struct{ text string }
+
+func (e *explained) Error() string { return e.text }
+
+// insideImage adds that the image is meant, because the advice for other jobs is about the node.
+func insideImage(err error) error {
+	text := strings.TrimSuffix(err.Error(), ": install it on the node, or write its full path")
+	return &explained{text + ", in the image: check command, args and working_dir of the job"}
+}
