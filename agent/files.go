@@ -51,6 +51,10 @@ func (a *Agent) serveFiles(ctx context.Context, c apipb.AgentServiceClient, ref 
 		if err != nil {
 			return apipb.FromStatus(err)
 		}
+		if offer := m.GetSession(); offer != nil {
+			f.wg.Go(func() { a.joinSession(ctx, c, ref, offer) })
+			continue
+		}
 		f.handle(ctx, m)
 	}
 }

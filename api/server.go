@@ -76,6 +76,8 @@ type Config struct {
 	Hosts []string
 	// Logs reads the output of jobs. If Logs is nil, logs are unavailable.
 	Logs service.LogSource
+	// Sessions connects users with running jobs. If Sessions is nil, the server has no sessions.
+	Sessions *service.Sessions
 	// Secrets encrypts secrets. If Secrets is nil, no secret can be created.
 	Secrets *secrets.Secrets
 	// Code keeps the code of jobs. If Code is nil, jobs cannot bring their code.
@@ -153,7 +155,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	services := service.New(calls, &service.Config{
 		Admission: cfg.Admission, View: cfg.View, Store: cfg.Store, Accounting: cfg.Accounting, Policies: cfg.Policies,
-		Engine: cfg.Engine, Predict: cfg.Predict, Notifier: cfg.Notifier, Logs: cfg.Logs,
+		Engine: cfg.Engine, Predict: cfg.Predict, Notifier: cfg.Notifier, Logs: cfg.Logs, Sessions: cfg.Sessions,
 		Trust: cfg.Trust, Auth: cfg.Auth, AgentService: cfg.AgentService, Secrets: cfg.Secrets, Code: cfg.Code,
 		AuditLog: cfg.AuditLog, AuditHistory: cfg.AuditHistory, AuditMarks: cfg.AuditMarks,
 		Alert: cfg.Alert, FreeMB: cfg.FreeMB, Ready: cfg.Ready, Now: cfg.Now,

@@ -2435,7 +2435,9 @@ type ServeFilesResponse struct {
 	Cancel bool `protobuf:"varint,3,opt,name=cancel,proto3" json:"cancel,omitempty"`
 	// Number of further messages that the agent may send on this stream, so that a slow
 	// reader does not block the others.
-	Credit        int32 `protobuf:"varint,4,opt,name=credit,proto3" json:"credit,omitempty"`
+	Credit int32 `protobuf:"varint,4,opt,name=credit,proto3" json:"credit,omitempty"`
+	// Set to offer a session. Such a message starts no stream of a log.
+	Session       *SessionOffer `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2498,6 +2500,201 @@ func (x *ServeFilesResponse) GetCredit() int32 {
 	return 0
 }
 
+func (x *ServeFilesResponse) GetSession() *SessionOffer {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+// SessionOffer asks an agent to join a session of a user.
+type SessionOffer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 32 random bytes. It can be used once, within 10 seconds, by this node for this
+	// seat.
+	Ticket []byte   `protobuf:"bytes,1,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	Seat   *SeatRef `protobuf:"bytes,2,opt,name=seat,proto3" json:"seat,omitempty"`
+	// The user, for the agent's log.
+	User          string `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionOffer) Reset() {
+	*x = SessionOffer{}
+	mi := &file_apipb_agent_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionOffer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionOffer) ProtoMessage() {}
+
+func (x *SessionOffer) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionOffer.ProtoReflect.Descriptor instead.
+func (*SessionOffer) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *SessionOffer) GetTicket() []byte {
+	if x != nil {
+		return x.Ticket
+	}
+	return nil
+}
+
+func (x *SessionOffer) GetSeat() *SeatRef {
+	if x != nil {
+		return x.Seat
+	}
+	return nil
+}
+
+func (x *SessionOffer) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+type JoinSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// These three are set in the first message, and only there.
+	Ref    *SessionRef `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Seat   *SeatRef    `protobuf:"bytes,2,opt,name=seat,proto3" json:"seat,omitempty"`
+	Ticket []byte      `protobuf:"bytes,3,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	// Set in all later messages.
+	Output        *SessionOutput `protobuf:"bytes,4,opt,name=output,proto3" json:"output,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinSessionRequest) Reset() {
+	*x = JoinSessionRequest{}
+	mi := &file_apipb_agent_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinSessionRequest) ProtoMessage() {}
+
+func (x *JoinSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinSessionRequest.ProtoReflect.Descriptor instead.
+func (*JoinSessionRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *JoinSessionRequest) GetRef() *SessionRef {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+func (x *JoinSessionRequest) GetSeat() *SeatRef {
+	if x != nil {
+		return x.Seat
+	}
+	return nil
+}
+
+func (x *JoinSessionRequest) GetTicket() []byte {
+	if x != nil {
+		return x.Ticket
+	}
+	return nil
+}
+
+func (x *JoinSessionRequest) GetOutput() *SessionOutput {
+	if x != nil {
+		return x.Output
+	}
+	return nil
+}
+
+type JoinSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Set in the first message.
+	Start *SessionStart `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
+	// Set in all later messages.
+	Input         *SessionInput `protobuf:"bytes,2,opt,name=input,proto3" json:"input,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinSessionResponse) Reset() {
+	*x = JoinSessionResponse{}
+	mi := &file_apipb_agent_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinSessionResponse) ProtoMessage() {}
+
+func (x *JoinSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinSessionResponse.ProtoReflect.Descriptor instead.
+func (*JoinSessionResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *JoinSessionResponse) GetStart() *SessionStart {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *JoinSessionResponse) GetInput() *SessionInput {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
 // LogQuery requests the output of one rank.
 type LogQuery struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -2522,7 +2719,7 @@ type LogQuery struct {
 
 func (x *LogQuery) Reset() {
 	*x = LogQuery{}
-	mi := &file_apipb_agent_proto_msgTypes[38]
+	mi := &file_apipb_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2534,7 +2731,7 @@ func (x *LogQuery) String() string {
 func (*LogQuery) ProtoMessage() {}
 
 func (x *LogQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[38]
+	mi := &file_apipb_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2547,7 +2744,7 @@ func (x *LogQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogQuery.ProtoReflect.Descriptor instead.
 func (*LogQuery) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{38}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LogQuery) GetJobId() string {
@@ -2631,7 +2828,7 @@ var File_apipb_agent_proto protoreflect.FileDescriptor
 
 const file_apipb_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x06\n" +
+	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x13apipb/session.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x06\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12-\n" +
@@ -2816,12 +3013,26 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x06offset\x18\x06 \x01(\x03H\x00R\x06offset\x88\x01\x01\x12&\n" +
 	"\x05lines\x18\a \x03(\v2\x10.ares.v1.LogLineR\x05lines\x12A\n" +
 	"\x0ecomplete_until\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\rcompleteUntilB\t\n" +
-	"\a_offset\"\x86\x01\n" +
+	"\a_offset\"\xb7\x01\n" +
 	"\x12ServeFilesResponse\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\x03R\bstreamId\x12#\n" +
 	"\x03log\x18\x02 \x01(\v2\x11.ares.v1.LogQueryR\x03log\x12\x16\n" +
 	"\x06cancel\x18\x03 \x01(\bR\x06cancel\x12\x16\n" +
-	"\x06credit\x18\x04 \x01(\x05R\x06credit\"\xcf\x02\n" +
+	"\x06credit\x18\x04 \x01(\x05R\x06credit\x12/\n" +
+	"\asession\x18\x05 \x01(\v2\x15.ares.v1.SessionOfferR\asession\"e\n" +
+	"\fSessionOffer\x12\x1b\n" +
+	"\x06ticket\x18\x01 \x01(\fB\x03\x80\x01\x01R\x06ticket\x12$\n" +
+	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefR\x04seat\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\"\xb5\x01\n" +
+	"\x12JoinSessionRequest\x12%\n" +
+	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12$\n" +
+	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefR\x04seat\x12\"\n" +
+	"\x06ticket\x18\x03 \x01(\fB\n" +
+	"\xbaH\x04z\x02\x18 \x80\x01\x01R\x06ticket\x12.\n" +
+	"\x06output\x18\x04 \x01(\v2\x16.ares.v1.SessionOutputR\x06output\"o\n" +
+	"\x13JoinSessionResponse\x12+\n" +
+	"\x05start\x18\x01 \x01(\v2\x15.ares.v1.SessionStartR\x05start\x12+\n" +
+	"\x05input\x18\x02 \x01(\v2\x15.ares.v1.SessionInputR\x05input\"\xcf\x02\n" +
 	"\bLogQuery\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12\x12\n" +
@@ -2838,7 +3049,7 @@ const file_apipb_agent_proto_rawDesc = "" +
 	" \x01(\bR\x05lines\x12\x14\n" +
 	"\x05merge\x18\v \x01(\bR\x05mergeB\r\n" +
 	"\v_tail_linesB\t\n" +
-	"\a_offset2\xf5\b\n" +
+	"\a_offset2\xc3\t\n" +
 	"\fAgentService\x12H\n" +
 	"\vOpenSession\x12\x1b.ares.v1.OpenSessionRequest\x1a\x1c.ares.v1.OpenSessionResponse\x12K\n" +
 	"\fRenewSession\x12\x1c.ares.v1.RenewSessionRequest\x1a\x1d.ares.v1.RenewSessionResponse\x12E\n" +
@@ -2858,7 +3069,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\fFetchSecrets\x12\x1c.ares.v1.FetchSecretsRequest\x1a\x1d.ares.v1.FetchSecretsResponse\x12D\n" +
 	"\tFetchCode\x12\x19.ares.v1.FetchCodeRequest\x1a\x1a.ares.v1.FetchCodeResponse0\x01\x12I\n" +
 	"\n" +
-	"ServeFiles\x12\x1a.ares.v1.ServeFilesRequest\x1a\x1b.ares.v1.ServeFilesResponse(\x010\x01B&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
+	"ServeFiles\x12\x1a.ares.v1.ServeFilesRequest\x1a\x1b.ares.v1.ServeFilesResponse(\x010\x01\x12L\n" +
+	"\vJoinSession\x12\x1b.ares.v1.JoinSessionRequest\x1a\x1c.ares.v1.JoinSessionResponse(\x010\x01B&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
 
 var (
 	file_apipb_agent_proto_rawDescOnce sync.Once
@@ -2872,7 +3084,7 @@ func file_apipb_agent_proto_rawDescGZIP() []byte {
 	return file_apipb_agent_proto_rawDescData
 }
 
-var file_apipb_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_apipb_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_apipb_agent_proto_goTypes = []any{
 	(*NodeInfo)(nil),                 // 0: ares.v1.NodeInfo
 	(*DeviceInfo)(nil),               // 1: ares.v1.DeviceInfo
@@ -2912,23 +3124,29 @@ var file_apipb_agent_proto_goTypes = []any{
 	(*FetchCodeResponse)(nil),        // 35: ares.v1.FetchCodeResponse
 	(*ServeFilesRequest)(nil),        // 36: ares.v1.ServeFilesRequest
 	(*ServeFilesResponse)(nil),       // 37: ares.v1.ServeFilesResponse
-	(*LogQuery)(nil),                 // 38: ares.v1.LogQuery
-	nil,                              // 39: ares.v1.NodeInfo.LabelsEntry
-	(*LinkRow)(nil),                  // 40: ares.v1.LinkRow
-	(*NumaNode)(nil),                 // 41: ares.v1.NumaNode
-	(*Taint)(nil),                    // 42: ares.v1.Taint
-	(*timestamppb.Timestamp)(nil),    // 43: google.protobuf.Timestamp
-	(*JobSpec)(nil),                  // 44: ares.v1.JobSpec
-	(*LogLine)(nil),                  // 45: ares.v1.LogLine
+	(*SessionOffer)(nil),             // 38: ares.v1.SessionOffer
+	(*JoinSessionRequest)(nil),       // 39: ares.v1.JoinSessionRequest
+	(*JoinSessionResponse)(nil),      // 40: ares.v1.JoinSessionResponse
+	(*LogQuery)(nil),                 // 41: ares.v1.LogQuery
+	nil,                              // 42: ares.v1.NodeInfo.LabelsEntry
+	(*LinkRow)(nil),                  // 43: ares.v1.LinkRow
+	(*NumaNode)(nil),                 // 44: ares.v1.NumaNode
+	(*Taint)(nil),                    // 45: ares.v1.Taint
+	(*timestamppb.Timestamp)(nil),    // 46: google.protobuf.Timestamp
+	(*JobSpec)(nil),                  // 47: ares.v1.JobSpec
+	(*LogLine)(nil),                  // 48: ares.v1.LogLine
+	(*SessionOutput)(nil),            // 49: ares.v1.SessionOutput
+	(*SessionStart)(nil),             // 50: ares.v1.SessionStart
+	(*SessionInput)(nil),             // 51: ares.v1.SessionInput
 }
 var file_apipb_agent_proto_depIdxs = []int32{
 	1,  // 0: ares.v1.NodeInfo.devices:type_name -> ares.v1.DeviceInfo
-	40, // 1: ares.v1.NodeInfo.links:type_name -> ares.v1.LinkRow
-	39, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
-	41, // 3: ares.v1.NodeInfo.numa:type_name -> ares.v1.NumaNode
-	42, // 4: ares.v1.NodeInfo.taints:type_name -> ares.v1.Taint
+	43, // 1: ares.v1.NodeInfo.links:type_name -> ares.v1.LinkRow
+	42, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
+	44, // 3: ares.v1.NodeInfo.numa:type_name -> ares.v1.NumaNode
+	45, // 4: ares.v1.NodeInfo.taints:type_name -> ares.v1.Taint
 	0,  // 5: ares.v1.OpenSessionRequest.node:type_name -> ares.v1.NodeInfo
-	43, // 6: ares.v1.OpenSessionRequest.wall_clock:type_name -> google.protobuf.Timestamp
+	46, // 6: ares.v1.OpenSessionRequest.wall_clock:type_name -> google.protobuf.Timestamp
 	4,  // 7: ares.v1.RenewSessionRequest.ref:type_name -> ares.v1.SessionRef
 	4,  // 8: ares.v1.UpdateNodeRequest.ref:type_name -> ares.v1.SessionRef
 	0,  // 9: ares.v1.UpdateNodeRequest.node:type_name -> ares.v1.NodeInfo
@@ -2936,13 +3154,13 @@ var file_apipb_agent_proto_depIdxs = []int32{
 	4,  // 11: ares.v1.WatchSeatsRequest.ref:type_name -> ares.v1.SessionRef
 	13, // 12: ares.v1.WatchSeatsResponse.seats:type_name -> ares.v1.SeatOrder
 	15, // 13: ares.v1.SeatOrder.seat:type_name -> ares.v1.SeatRef
-	44, // 14: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
+	47, // 14: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
 	14, // 15: ares.v1.SeatOrder.shares:type_name -> ares.v1.DeviceShare
-	43, // 16: ares.v1.SeatOrder.checkpointed_at:type_name -> google.protobuf.Timestamp
+	46, // 16: ares.v1.SeatOrder.checkpointed_at:type_name -> google.protobuf.Timestamp
 	4,  // 17: ares.v1.ClaimSeatRequest.ref:type_name -> ares.v1.SessionRef
 	15, // 18: ares.v1.ClaimSeatRequest.seat:type_name -> ares.v1.SeatRef
-	43, // 19: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
-	43, // 20: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
+	46, // 19: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
+	46, // 20: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
 	4,  // 21: ares.v1.FinishSeatRequest.ref:type_name -> ares.v1.SessionRef
 	15, // 22: ares.v1.FinishSeatRequest.seat:type_name -> ares.v1.SeatRef
 	18, // 23: ares.v1.FinishSeatRequest.result:type_name -> ares.v1.RankResult
@@ -2961,45 +3179,54 @@ var file_apipb_agent_proto_depIdxs = []int32{
 	4,  // 36: ares.v1.FetchCodeRequest.ref:type_name -> ares.v1.SessionRef
 	15, // 37: ares.v1.FetchCodeRequest.seat:type_name -> ares.v1.SeatRef
 	4,  // 38: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
-	45, // 39: ares.v1.ServeFilesRequest.lines:type_name -> ares.v1.LogLine
-	43, // 40: ares.v1.ServeFilesRequest.complete_until:type_name -> google.protobuf.Timestamp
-	38, // 41: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
-	43, // 42: ares.v1.LogQuery.since:type_name -> google.protobuf.Timestamp
-	2,  // 43: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
-	5,  // 44: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
-	7,  // 45: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
-	9,  // 46: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
-	11, // 47: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
-	16, // 48: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
-	19, // 49: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
-	21, // 50: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
-	23, // 51: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
-	25, // 52: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
-	27, // 53: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
-	29, // 54: ares.v1.AgentService.ReportCheckpoint:input_type -> ares.v1.ReportCheckpointRequest
-	31, // 55: ares.v1.AgentService.FetchSecrets:input_type -> ares.v1.FetchSecretsRequest
-	34, // 56: ares.v1.AgentService.FetchCode:input_type -> ares.v1.FetchCodeRequest
-	36, // 57: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
-	3,  // 58: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
-	6,  // 59: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
-	8,  // 60: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
-	10, // 61: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
-	12, // 62: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
-	17, // 63: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
-	20, // 64: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
-	22, // 65: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
-	24, // 66: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
-	26, // 67: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
-	28, // 68: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
-	30, // 69: ares.v1.AgentService.ReportCheckpoint:output_type -> ares.v1.ReportCheckpointResponse
-	32, // 70: ares.v1.AgentService.FetchSecrets:output_type -> ares.v1.FetchSecretsResponse
-	35, // 71: ares.v1.AgentService.FetchCode:output_type -> ares.v1.FetchCodeResponse
-	37, // 72: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
-	58, // [58:73] is the sub-list for method output_type
-	43, // [43:58] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	48, // 39: ares.v1.ServeFilesRequest.lines:type_name -> ares.v1.LogLine
+	46, // 40: ares.v1.ServeFilesRequest.complete_until:type_name -> google.protobuf.Timestamp
+	41, // 41: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
+	38, // 42: ares.v1.ServeFilesResponse.session:type_name -> ares.v1.SessionOffer
+	15, // 43: ares.v1.SessionOffer.seat:type_name -> ares.v1.SeatRef
+	4,  // 44: ares.v1.JoinSessionRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 45: ares.v1.JoinSessionRequest.seat:type_name -> ares.v1.SeatRef
+	49, // 46: ares.v1.JoinSessionRequest.output:type_name -> ares.v1.SessionOutput
+	50, // 47: ares.v1.JoinSessionResponse.start:type_name -> ares.v1.SessionStart
+	51, // 48: ares.v1.JoinSessionResponse.input:type_name -> ares.v1.SessionInput
+	46, // 49: ares.v1.LogQuery.since:type_name -> google.protobuf.Timestamp
+	2,  // 50: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
+	5,  // 51: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
+	7,  // 52: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
+	9,  // 53: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
+	11, // 54: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
+	16, // 55: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
+	19, // 56: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
+	21, // 57: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
+	23, // 58: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
+	25, // 59: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
+	27, // 60: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
+	29, // 61: ares.v1.AgentService.ReportCheckpoint:input_type -> ares.v1.ReportCheckpointRequest
+	31, // 62: ares.v1.AgentService.FetchSecrets:input_type -> ares.v1.FetchSecretsRequest
+	34, // 63: ares.v1.AgentService.FetchCode:input_type -> ares.v1.FetchCodeRequest
+	36, // 64: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
+	39, // 65: ares.v1.AgentService.JoinSession:input_type -> ares.v1.JoinSessionRequest
+	3,  // 66: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
+	6,  // 67: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
+	8,  // 68: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
+	10, // 69: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
+	12, // 70: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
+	17, // 71: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
+	20, // 72: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
+	22, // 73: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
+	24, // 74: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
+	26, // 75: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
+	28, // 76: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
+	30, // 77: ares.v1.AgentService.ReportCheckpoint:output_type -> ares.v1.ReportCheckpointResponse
+	32, // 78: ares.v1.AgentService.FetchSecrets:output_type -> ares.v1.FetchSecretsResponse
+	35, // 79: ares.v1.AgentService.FetchCode:output_type -> ares.v1.FetchCodeResponse
+	37, // 80: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
+	40, // 81: ares.v1.AgentService.JoinSession:output_type -> ares.v1.JoinSessionResponse
+	66, // [66:82] is the sub-list for method output_type
+	50, // [50:66] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_apipb_agent_proto_init() }
@@ -3009,15 +3236,16 @@ func file_apipb_agent_proto_init() {
 	}
 	file_apipb_cluster_proto_init()
 	file_apipb_job_proto_init()
+	file_apipb_session_proto_init()
 	file_apipb_agent_proto_msgTypes[36].OneofWrappers = []any{}
-	file_apipb_agent_proto_msgTypes[38].OneofWrappers = []any{}
+	file_apipb_agent_proto_msgTypes[41].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_agent_proto_rawDesc), len(file_apipb_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   40,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

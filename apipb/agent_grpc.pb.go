@@ -34,6 +34,7 @@ const (
 	AgentService_FetchSecrets_FullMethodName     = "/ares.v1.AgentService/FetchSecrets"
 	AgentService_FetchCode_FullMethodName        = "/ares.v1.AgentService/FetchCode"
 	AgentService_ServeFiles_FullMethodName       = "/ares.v1.AgentService/ServeFiles"
+	AgentService_JoinSession_FullMethodName      = "/ares.v1.AgentService/JoinSession"
 )
 
 // AgentServiceClient is the client API for AgentService service.
@@ -80,6 +81,9 @@ type AgentServiceClient interface {
 	// ServeFiles lets the server request logs from the agent, over a separate
 	// connection of the agent.
 	ServeFiles(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ServeFilesRequest, ServeFilesResponse], error)
+	// JoinSession serves one session of a user with a job, after the server has offered
+	// the session on the stream of ServeFiles.
+	JoinSession(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[JoinSessionRequest, JoinSessionResponse], error)
 }
 
 type agentServiceClient struct {
@@ -261,6 +265,19 @@ func (c *agentServiceClient) ServeFiles(ctx context.Context, opts ...grpc.CallOp
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AgentService_ServeFilesClient = grpc.BidiStreamingClient[ServeFilesRequest, ServeFilesResponse]
 
+func (c *agentServiceClient) JoinSession(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[JoinSessionRequest, JoinSessionResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AgentService_ServiceDesc.Streams[3], AgentService_JoinSession_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[JoinSessionRequest, JoinSessionResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentService_JoinSessionClient = grpc.BidiStreamingClient[JoinSessionRequest, JoinSessionResponse]
+
 // AgentServiceServer is the server API for AgentService service.
 // All implementations must embed UnimplementedAgentServiceServer
 // for forward compatibility.
@@ -305,6 +322,9 @@ type AgentServiceServer interface {
 	// ServeFiles lets the server request logs from the agent, over a separate
 	// connection of the agent.
 	ServeFiles(grpc.BidiStreamingServer[ServeFilesRequest, ServeFilesResponse]) error
+	// JoinSession serves one session of a user with a job, after the server has offered
+	// the session on the stream of ServeFiles.
+	JoinSession(grpc.BidiStreamingServer[JoinSessionRequest, JoinSessionResponse]) error
 	mustEmbedUnimplementedAgentServiceServer()
 }
 
@@ -359,6 +379,9 @@ func (UnimplementedAgentServiceServer) FetchCode(*FetchCodeRequest, grpc.ServerS
 }
 func (UnimplementedAgentServiceServer) ServeFiles(grpc.BidiStreamingServer[ServeFilesRequest, ServeFilesResponse]) error {
 	return status.Error(codes.Unimplemented, "method ServeFiles not implemented")
+}
+func (UnimplementedAgentServiceServer) JoinSession(grpc.BidiStreamingServer[JoinSessionRequest, JoinSessionResponse]) error {
+	return status.Error(codes.Unimplemented, "method JoinSession not implemented")
 }
 func (UnimplementedAgentServiceServer) mustEmbedUnimplementedAgentServiceServer() {}
 func (UnimplementedAgentServiceServer) testEmbeddedByValue()                      {}
@@ -626,6 +649,13 @@ func _AgentService_ServeFiles_Handler(srv interface{}, stream grpc.ServerStream)
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AgentService_ServeFilesServer = grpc.BidiStreamingServer[ServeFilesRequest, ServeFilesResponse]
 
+func _AgentService_JoinSession_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(AgentServiceServer).JoinSession(&grpc.GenericServerStream[JoinSessionRequest, JoinSessionResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentService_JoinSessionServer = grpc.BidiStreamingServer[JoinSessionRequest, JoinSessionResponse]
+
 // AgentService_ServiceDesc is the grpc.ServiceDesc for AgentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -696,6 +726,12 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "ServeFiles",
 			Handler:       _AgentService_ServeFiles_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "JoinSession",
+			Handler:       _AgentService_JoinSession_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},

@@ -344,8 +344,9 @@ func (s *Server) openDoors(m *serverMetrics, alert func() string, beside *redisc
 	s.Admission.Secrets = secrets
 	files := &service.Files{View: s.View, Server: advertise, TLS: peers}
 	var logs service.LogSource
+	var sessions *service.Sessions
 	if s.Hub == nil {
-		logs = files
+		logs, sessions = files, &service.Sessions{Files: files}
 	}
 	limits := s.cfg.Limits.api()
 	if beside != nil {
@@ -355,14 +356,14 @@ func (s *Server) openDoors(m *serverMetrics, alert func() string, beside *redisc
 		Policies: s.Policies, Notifier: s.notifier,
 		Admission: s.Admission, View: s.View, Store: s.Store, Engine: s.Loop, Predict: s.Estimator.Predict, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.hosts, Trust: s.trust,
-		Logs: logs, Log: s.log, Observe: m.observeCall, Limits: limits, Shed: m.countShed, FreeMB: s.freeMB,
+		Logs: logs, Sessions: sessions, Log: s.log, Observe: m.observeCall, Limits: limits, Shed: m.countShed, FreeMB: s.freeMB,
 		Audit: s.Audit, AuditLog: s.Audit, AuditHistory: shipped, AuditMarks: s.auditMarks(shipped), Accounting: s.Accounting, Currency: s.cfg.History.Currency,
 		ReuseTenants: s.cfg.Jobs.ReuseTenantIDs,
 		Secrets:      secrets, Code: s.Code,
 		Federation: s.federation(), FederationService: s.hubService(),
 		AgentService: &service.AgentService{
 			Secrets: secrets, Code: s.Code,
-			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, RevisionClaimed: s.revisionClaimed,
+			Store: s.Store, View: s.View, Files: files, Sessions: sessions, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, RevisionClaimed: s.revisionClaimed,
 		},
 	})
 	if err == nil {

@@ -45,6 +45,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(agentEnv); dir != "" {
 		beAgent(dir)
 	}
+	if at := os.Getenv(listenEnv); at != "" {
+		beListener(at)
+	}
 	dir, err := os.MkdirTemp("", "ares-run-*")
 	if err != nil {
 		panic(err)

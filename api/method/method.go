@@ -61,6 +61,9 @@ const (
 	JobScope
 	// SpecScope is the tenant and queue to which a job is submitted.
 	SpecScope
+	// SessionScope is JobScope for the user who submitted the job. Other users need
+	// the permission for sessions with all jobs of the tenant.
+	SessionScope
 	// JobOrSpecScope is JobScope if the request names a job, and SpecScope
 	// otherwise.
 	JobOrSpecScope
@@ -106,6 +109,8 @@ const (
 	Events
 	Logs
 	Dumps
+	// UserSessions is the limiter for the open sessions of users with jobs.
+	UserSessions
 	// Backups is the limiter for concurrent backups, recordings and audit checks.
 	Backups
 	// Sessions is the limiter for agents that open a session. After a restart, all agents open a session at

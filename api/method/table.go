@@ -143,6 +143,13 @@ var table = []Method{
 		Audit: read("PLAN_CONSOLIDATION", ""), Limiter: Writes, ReadYourWrites: true,
 	},
 
+	// SessionService
+
+	{
+		Name: apipb.SessionService_RunSession_FullMethodName, Permission: roles.JobExec, Scope: SessionScope,
+		Audit: change("RUN_SESSION", "", "job_id"), Limiter: UserSessions,
+	},
+
 	// QueueService
 
 	{
@@ -539,5 +546,10 @@ var table = []Method{
 	{
 		Name: apipb.AgentService_ServeFiles_FullMethodName, Permission: roles.AgentAct, Scope: NodeScope,
 		Audit: report("SERVE_FILES", "node"), Limiter: AgentStreams,
+	},
+	{
+		// The session itself is recorded for the user.
+		Name: apipb.AgentService_JoinSession_FullMethodName, Permission: roles.AgentAct, Scope: NodeScope,
+		Audit: report("JOIN_SESSION", "node", "ref.node_id"), Limiter: AgentStreams,
 	},
 }

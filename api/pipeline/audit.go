@@ -170,6 +170,19 @@ func (d *Pipeline) auditExport(ctx context.Context, c *Call, _ any) error {
 	return d.Cfg.Audit.Record(wait, d.entry(c, c.Method.Name, ""))
 }
 
+// AuditBegin records that a long call begins. The call must not do anything before that. Its end is recorded as that of every call.
+func (d *Pipeline) AuditBegin(ctx context.Context, detail string) error {
+	if d.Cfg.Audit == nil {
+		return nil
+	}
+	c := CallOf(ctx)
+	e := d.entry(c, c.Method.Name, "")
+	e.Detail = detail
+	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxAuditWait)
+	defer cancel()
+	return d.Cfg.Audit.Record(wait, e)
+}
+
 // writeAudit records a call before it is answered, and returns the error that
 // the caller gets. If the audit log could not record a change, the caller gets
 // an error.

@@ -46,6 +46,7 @@ const (
 	maxSlow         = 64   // requests and large answers that may take longer than slowAfter at once
 	slowAfter       = time.Second
 	maxDumps        = 8
+	maxUserSessions = 256
 	maxBackups      = 2
 	maxOpening      = 64 // sessions being opened at once; more would only delay each other
 	maxOpeningLine  = 1024
@@ -107,6 +108,7 @@ type limiters struct {
 	Reads, Writes *Limiter
 	Bodies        *Limiter
 	Events, logs  *Limiter
+	sessions      *Limiter // for sessions of users with jobs
 	dumps         *Limiter
 	backups       *Limiter
 	opening       *Limiter
@@ -121,16 +123,17 @@ type limiters struct {
 // newLimiters creates the limiter of each class.
 func newLimiters(l Limits, shed func(class string)) *limiters {
 	g := &limiters{
-		Reads:   NewLimiter("read", "reading calls under way", l.Reads, maxLine, l.Wait),
-		Writes:  NewLimiter("write", "writing calls under way", l.Writes, maxLine, l.Wait),
-		Bodies:  NewLimiter("body", "large requests under way", MaxLargeBodies, 2*MaxLargeBodies, l.Wait),
-		Events:  NewLimiter("events", "open event streams", l.EventStreams, 0, 0).forStreams(),
-		logs:    NewLimiter("logs", "open log streams", l.LogStreams, 0, 0).forStreams(),
-		dumps:   NewLimiter("dump", "open dumps of the store", maxDumps, 0, 0),
-		backups: NewLimiter("backup", "backups, recordings and audit checks under way", maxBackups, 0, 0),
-		opening: NewLimiter("session", "sessions being opened", maxOpening, maxOpeningLine, maxOpeningWait).forAll(maxNodeOpening),
-		agents:  NewLimiter("agent", "open streams of agents", maxAgentStreams, 0, 0).forAll(maxNodeStreams),
-		Slow:    NewLimiter("slow", "requests and answers that take longer than a second", maxSlow, 0, 0),
+		Reads:    NewLimiter("read", "reading calls under way", l.Reads, maxLine, l.Wait),
+		Writes:   NewLimiter("write", "writing calls under way", l.Writes, maxLine, l.Wait),
+		Bodies:   NewLimiter("body", "large requests under way", MaxLargeBodies, 2*MaxLargeBodies, l.Wait),
+		Events:   NewLimiter("events", "open event streams", l.EventStreams, 0, 0).forStreams(),
+		logs:     NewLimiter("logs", "open log streams", l.LogStreams, 0, 0).forStreams(),
+		sessions: NewLimiter("user_session", "open sessions with jobs", maxUserSessions, 0, 0).forStreams(),
+		dumps:    NewLimiter("dump", "open dumps of the store", maxDumps, 0, 0),
+		backups:  NewLimiter("backup", "backups, recordings and audit checks under way", maxBackups, 0, 0),
+		opening:  NewLimiter("session", "sessions being opened", maxOpening, maxOpeningLine, maxOpeningWait).forAll(maxNodeOpening),
+		agents:   NewLimiter("agent", "open streams of agents", maxAgentStreams, 0, 0).forAll(maxNodeStreams),
+		Slow:     NewLimiter("slow", "requests and answers that take longer than a second", maxSlow, 0, 0),
 	}
 	for _, one := range g.all() {
 		one.Shed = shed
@@ -138,14 +141,14 @@ func newLimiters(l Limits, shed func(class string)) *limiters {
 	g.rates, g.tenantRates = NewRates(l.Rate, shed), NewRates(l.TenantRate, shed)
 	g.nodeRates = NewRates(l.NodeRate, shed)
 	g.byKind = [method.Limiters]*Limiter{
-		method.Reads: g.Reads, method.Writes: g.Writes, method.Events: g.Events, method.Logs: g.logs, method.Dumps: g.dumps,
+		method.Reads: g.Reads, method.Writes: g.Writes, method.Events: g.Events, method.Logs: g.logs, method.Dumps: g.dumps, method.UserSessions: g.sessions,
 		method.Backups: g.backups, method.Sessions: g.opening, method.AgentStreams: g.agents,
 	}
 	return g
 }
 
 func (g *limiters) all() []*Limiter {
-	return []*Limiter{g.Reads, g.Writes, g.Bodies, g.Events, g.logs, g.dumps, g.backups, g.opening, g.agents, g.Slow}
+	return []*Limiter{g.Reads, g.Writes, g.Bodies, g.Events, g.logs, g.sessions, g.dumps, g.backups, g.opening, g.agents, g.Slow}
 }
 
 // UnderWay reports the number of running calls and the number of waiting calls for each limiter's class.

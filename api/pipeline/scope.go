@@ -54,6 +54,7 @@ var scopes = [method.Scopes]func(ctx context.Context, d *Pipeline, who *ares.Ide
 	method.GlobalScope:     globalScope,
 	method.AnyScope:        anyScope,
 	method.JobScope:        ofJob,
+	method.SessionScope:    ofSession,
 	method.SpecScope:       ofSpec,
 	method.JobOrSpecScope:  ofJobOrSpec,
 	method.TenantScope:     ofTenant,

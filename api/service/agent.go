@@ -24,10 +24,12 @@ import (
 type AgentService struct {
 	apipb.UnimplementedAgentServiceServer
 
-	Store  *store.Store
-	View   *cache.View
-	Files  *Files
-	Server string // the address of this server
+	Store *store.Store
+	View  *cache.View
+	Files *Files
+	// Sessions passes the agents' sessions on to users. If Sessions is nil, there are none.
+	Sessions *Sessions
+	Server   string // the address of this server
 	// TTL returns the time to live of a new session in a cluster with the given
 	// number of nodes.
 	TTL func(nodes int) time.Duration

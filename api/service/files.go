@@ -188,23 +188,12 @@ func (f *Files) elsewhere(ctx context.Context, q LogQuery, node string, send fun
 	if n == nil || n.Session == nil || n.Session.Server == f.Server || isForwarded(ctx) {
 		return away(node)
 	}
-	creds := insecure.NewCredentials()
-	if f.TLS != nil {
-		if config := f.TLS(n.Session.Server); config != nil {
-			creds = credentials.NewTLS(config)
-		}
-	}
-	conn, err := grpc.NewClient(n.Session.Server, grpc.WithTransportCredentials(creds))
+	conn, err := f.dial(n.Session.Server)
 	if err != nil {
 		return away(node)
 	}
 	defer func() { _ = conn.Close() }()
-	in, _ := metadata.FromIncomingContext(ctx)
-	ctx = metadata.NewOutgoingContext(ctx, metadata.Pairs(forwarded, "1"))
-	if token := in.Get("authorization"); len(token) > 0 {
-		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", token[0])
-	}
-	stream, err := apipb.NewJobServiceClient(conn).StreamLogs(ctx, q.forServer())
+	stream, err := apipb.NewJobServiceClient(conn).StreamLogs(asForwarded(ctx), q.forServer())
 	if err != nil {
 		return apipb.FromStatus(err)
 	}
@@ -220,6 +209,27 @@ func (f *Files) elsewhere(ctx context.Context, q LogQuery, node string, send fun
 			return err
 		}
 	}
+}
+
+// dial returns a connection to another server.
+func (f *Files) dial(server string) (*grpc.ClientConn, error) {
+	creds := insecure.NewCredentials()
+	if f.TLS != nil {
+		if config := f.TLS(server); config != nil {
+			creds = credentials.NewTLS(config)
+		}
+	}
+	return grpc.NewClient(server, grpc.WithTransportCredentials(creds))
+}
+
+// asForwarded returns the context for a call to another server on behalf of the caller.
+func asForwarded(ctx context.Context) context.Context {
+	in, _ := metadata.FromIncomingContext(ctx)
+	ctx = metadata.NewOutgoingContext(ctx, metadata.Pairs(forwarded, "1"))
+	if token := in.Get("authorization"); len(token) > 0 {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", token[0])
+	}
+	return ctx
 }
 
 // The constant `forwarded` is the name of the metadata that marks a request of another server.

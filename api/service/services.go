@@ -43,6 +43,8 @@ type Config struct {
 	Notifier Notifier
 	// Logs reads the output of jobs. If Logs is nil, logs are unavailable.
 	Logs LogSource
+	// Sessions connects users with running jobs. If Sessions is nil, the server has no sessions.
+	Sessions *Sessions
 	// Trust issues and checks the certificates of nodes.
 	Trust *pipeline.Trust
 	Auth  *auth.Auth
@@ -101,6 +103,7 @@ func New(calls *pipeline.Pipeline, cfg *Config) *Services {
 // Register adds the services to a gRPC server or to the in-process connection.
 func (d *Services) Register(s grpc.ServiceRegistrar) {
 	apipb.RegisterJobServiceServer(s, &jobService{Services: d})
+	apipb.RegisterSessionServiceServer(s, &sessionService{Services: d})
 	apipb.RegisterTenantServiceServer(s, &tenantService{Services: d})
 	apipb.RegisterClusterServiceServer(s, &clusterService{Services: d})
 	apipb.RegisterQueueServiceServer(s, &queueService{Services: d})

@@ -89,7 +89,19 @@ func (s *supervisor) startJob() {
 		start = s.spawnContainer
 	}
 	s.spawned(start())
-	<-s.over
+	for {
+		select {
+		case x := <-s.orders:
+			s.startBeside(x)
+			continue
+		case <-s.over:
+		}
+		for len(s.orders) > 0 { // nobody adds more
+			x := <-s.orders
+			closeFiles(x.files[:])
+		}
+		return
+	}
 }
 
 // noNewPrivs keeps the processes of this thread from gaining privileges through exec.
@@ -100,8 +112,9 @@ func noNewPrivs() error {
 const oomScoreFile = "/proc/self/oom_score_adj"
 
 func (p *process) lowerOOMScore() {
-	if p.again && p.oomScore == nil {
-		p.oomScore, _ = seat.ReadFile(oomScoreFile)
+	if p.oomScore == nil {
+		score, _ := seat.ReadFile(oomScoreFile)
+		p.oomScore = bytes.TrimSpace(score)
 	}
 	_ = seat.WriteFile(oomScoreFile, []byte("-500"), 0, 0)
 }
@@ -120,7 +133,7 @@ func (s *supervisor) mayServeAnother(outcome seat.Outcome) bool {
 // have left the seat's cgroup before.
 func (s *supervisor) leaveSeat(used time.Duration) bool {
 	p := s.process
-	if len(p.oomScore) == 0 || seat.WriteFile(oomScoreFile, bytes.TrimSpace(p.oomScore), 0, 0) != nil ||
+	if len(p.oomScore) == 0 || seat.WriteFile(oomScoreFile, p.oomScore, 0, 0) != nil ||
 		arm(p.timer, 0) != nil || s.leaveGroups(used) != nil {
 		return false
 	}
@@ -135,6 +148,9 @@ func (s *supervisor) leaveSeat(used time.Duration) bool {
 	}
 	for len(s.conns) > 0 {
 		s.hangUp(s.conns[0])
+	}
+	for len(s.execs) > 0 {
+		s.dropExec(s.execs[0])
 	}
 	_ = syscall.Close(s.listen)
 	if s.memory >= 0 {

@@ -17,6 +17,8 @@ const (
 	maxConns = 16
 	// maxRequest is the maximum length of one request.
 	maxRequest = 2 << 10
+	// requestControl has room for the files of a request: a header of 16 bytes, and 4 bytes for each file.
+	requestControl = 16 + 4*seat.ExecFiles
 )
 
 func (s *supervisor) accept() {
@@ -47,11 +49,16 @@ func (s *supervisor) hangUp(fd int) {
 // The method `serve` answers one request of a client. Neither reading nor writing blocks. If a client does not read its answers,
 // its connection is closed.
 func (s *supervisor) serve(fd int) {
+	if x := s.execOn(fd); x != nil {
+		s.serveExec(x)
+		return
+	}
 	if !s.has(fd) { // it was closed in the same round to make room for a newer connection
 		return
 	}
 	var buf [maxRequest]byte
-	n, _, err := syscall.Recvfrom(fd, buf[:], syscall.MSG_DONTWAIT)
+	var control [requestControl]byte
+	n, controlled, _, _, err := syscall.Recvmsg(fd, buf[:], control[:], syscall.MSG_DONTWAIT|syscall.MSG_CMSG_CLOEXEC)
 	if err == syscall.EAGAIN || err == syscall.EINTR {
 		return
 	}
@@ -59,7 +66,13 @@ func (s *supervisor) serve(fd int) {
 		s.hangUp(fd)
 		return
 	}
-	answer := s.answer(strings.TrimSpace(string(buf[:n])), seat.Now())
+	files, request := filesOf(control[:controlled]), strings.TrimSpace(string(buf[:n]))
+	if request == seat.ExecRequest {
+		s.requestExec(fd, files, seat.Now())
+		return
+	}
+	closeFiles(files)
+	answer := s.answer(request, seat.Now())
 	if err := syscall.Sendto(fd, []byte(answer), syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, nil); err != nil {
 		s.hangUp(fd)
 	}
@@ -80,6 +93,8 @@ func (s *supervisor) has(fd int) bool {
 //	stop <grace-ns|-1> <reason>  ok
 //	kill                         ok
 //	status                       ok key=value ...
+//
+// The method `serve` handles the request seat.ExecRequest itself, because files come with it.
 func (s *supervisor) answer(request string, now seat.BootTime) string {
 	verb, rest, _ := strings.Cut(request, " ")
 	switch verb {

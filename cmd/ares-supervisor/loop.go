@@ -32,8 +32,14 @@ type supervisor struct {
 	stuck      atomic.Bool   // the job's thread could not leave a cgroup of the job
 	over       chan struct{} // closed when the job's thread may end
 
+	hasSecretFiles bool // set by the job's thread, which alone uses it
+
 	mu   sync.Mutex
 	born *birth // result of the start; nil until then
+	// See the file exec.go. Invariant: a fork begins only while closed is false.
+	forking bool // the job's thread is forking a command beside the job
+	closed  bool // no command may be forked any more
+	orders  chan *execution
 
 	// Only the loop uses these fields.
 	start    *birth
@@ -49,6 +55,7 @@ type supervisor struct {
 	killAt   seat.BootTime
 	termSent bool
 	patience time.Duration // delay between two checks of a dying cgroup
+	execs    []*execution  // commands beside the job
 }
 
 // The type `birth` is the result of starting the job.
@@ -71,6 +78,7 @@ func (s *supervisor) spawned(b birth) {
 func (s *supervisor) loop() {
 	for {
 		s.adopt()
+		s.tellExecs()
 		s.reap()
 		s.decide(seat.Now())
 		if s.act(seat.Now()) {
@@ -107,19 +115,34 @@ func (s *supervisor) reap() {
 		return
 	}
 	for {
-		var ws syscall.WaitStatus
-		var ru syscall.Rusage
-		pid, err := syscall.Wait4(-1, &ws, syscall.WNOHANG, &ru)
+		pid, ws, ru, err := s.reapOne()
 		if err == syscall.EINTR {
 			continue
 		}
 		if err != nil || pid <= 0 {
 			return
 		}
-		if pid == s.start.pid {
+		if pid == s.start.pid && !s.ended {
 			s.ended, s.status, s.usage = true, ws, ru
+			continue
+		}
+		s.endedExec(pid, ws)
+	}
+}
+
+// reapOne collects the exit status of one process. While the job's thread forks a command, it collects only that of the job's main process,
+// because the thread itself waits for its child. The lock keeps a fork from beginning in between.
+func (s *supervisor) reapOne() (pid int, ws syscall.WaitStatus, ru syscall.Rusage, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	which := -1
+	if s.forking {
+		if which = s.start.pid; s.ended {
+			return 0, ws, ru, nil
 		}
 	}
+	pid, err = syscall.Wait4(which, &ws, syscall.WNOHANG, &ru)
+	return pid, ws, ru, err
 }
 
 // The method `decide` compares the deadlines with the clock and plans the actions that are due.
@@ -182,6 +205,7 @@ func (s *supervisor) act(now seat.BootTime) bool {
 		_ = syscall.Kill(-s.start.pid, syscall.SIGTERM)
 		s.endDeafInit()
 	}
+	s.killExecs(now)
 	over := s.start != nil && !s.running()
 	if !over && (s.killAt == 0 || now < s.killAt) {
 		s.patience = 0
@@ -195,22 +219,23 @@ func (s *supervisor) running() bool { return s.start != nil && s.start.pid != 0 
 
 // killAll kills all remaining processes of the job, and reports whether none were left.
 func (s *supervisor) killAll() bool {
+	forking := s.closeExecs()
 	if !s.order.Contained() {
 		n, err := s.order.KillUncontained(os.Getpid())
-		return err == nil && n == 0
+		return err == nil && n == 0 && !forking
 	}
-	if s.start == nil { // a program that is being loaded is not in the job's cgroup yet; see the method `enter`
+	if s.start == nil || forking { // a program that is being loaded is not in the job's cgroup yet; see the method `enter`
 		_, _ = seat.KillDescendants(os.Getpid())
 	}
 	job := s.jobGroup()
 	populated, err := job.Populated()
 	if err == nil && !populated {
-		return true
+		return !forking
 	}
 	// gofail: var supervisorBeforeKill struct{}
 	_ = job.Kill() // tried again until the cgroup says that it is empty
 	populated, err = job.Populated()
-	return err == nil && !populated
+	return err == nil && !populated && !forking
 }
 
 func (s *supervisor) jobGroup() seat.Cgroup {
@@ -231,14 +256,20 @@ func (s *supervisor) next() seat.BootTime {
 	if s.patience == 0 {
 		at = earlier(at, s.killAt)
 	}
+	for _, x := range s.execs {
+		at = earlier(at, x.killAt)
+	}
 	return at
 }
 
 // The method `wait` sleeps until an action is due, and answers clients in the meantime.
 func (s *supervisor) wait() {
-	fds := make([]pollFD, 0, 4+maxConns)
+	fds := make([]pollFD, 0, 4+maxConns+seat.MaxExecs)
 	for _, fd := range append([]int{s.timer, s.wake, s.memory, s.listen}, s.conns...) { // poll skips -1
 		fds = append(fds, pollFD{fd: int32(fd), events: pollIn})
+	}
+	for _, x := range s.execs {
+		fds = append(fds, pollFD{fd: int32(x.conn), events: pollIn})
 	}
 	if s.patience == 0 {
 		if err := s.process.busy.wait(); err != nil {

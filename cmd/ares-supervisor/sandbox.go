@@ -203,7 +203,7 @@ func setLimits(o *seat.Order) error {
 
 // The method `fork` calls ForkExec inside the v1 cgroups that limit the job. From then on, the supervisor's processor time counts toward
 // the job's limit.
-func (s *supervisor) fork(path string, attr *syscall.ProcAttr) (pid int, machine, err error) {
+func (s *supervisor) fork(path string, argv []string, attr *syscall.ProcAttr) (pid int, machine, err error) {
 	if machine = s.order.Charge(&s.process.charged); machine != nil {
 		return 0, machine, nil
 	}
@@ -219,7 +219,7 @@ func (s *supervisor) fork(path string, attr *syscall.ProcAttr) (pid int, machine
 		joined++
 	}
 	if machine == nil {
-		pid, err = syscall.ForkExec(path, s.order.Argv, attr)
+		pid, err = syscall.ForkExec(path, argv, attr)
 	}
 	for _, g := range groups[:joined] {
 		// If the supervisor cannot leave the cgroup, it continues and shares the limits of its job.

@@ -21,25 +21,14 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // enforces the deadlines.
 func (s *supervisor) spawn() birth {
 	o := &s.order
-	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	if o.User != nil {
-		attr.Credential = &syscall.Credential{Uid: o.User.UID, Gid: o.User.GID, Groups: o.User.Groups}
-	}
 	if err := errors.Join(noNewPrivs(), setLimits(o), s.apart()); err != nil {
 		return unable("set the job apart", err)
 	}
-	if o.Contained() {
-		fd, err := syscall.Open(string(s.jobGroup()), syscall.O_DIRECTORY|syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
-		if err != nil {
-			return failed("open the job's cgroup: " + err.Error())
-		}
-		defer syscall.Close(fd)
-		if hidesClone3(o) {
-			attr.Ptrace = true
-		} else {
-			attr.UseCgroupFD, attr.CgroupFD = true, fd
-		}
+	attr, group, err := s.attributes()
+	if err != nil {
+		return failed(err.Error())
 	}
+	defer closeFiles([]int{group})
 	null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return failed("open /dev/null: " + err.Error())
@@ -71,7 +60,7 @@ func (s *supervisor) spawn() birth {
 		return birth{outcome: seat.Fenced, reason: errLate.Error()}
 	}
 	wall := time.Now()
-	pid, machine, err := s.fork(path, &syscall.ProcAttr{
+	pid, machine, err := s.fork(path, o.Argv, &syscall.ProcAttr{
 		Dir: o.Dir, Env: env, Sys: attr,
 		Files: []uintptr{uintptr(null), uintptr(pipe[1]), uintptr(pipe[1])},
 	})
@@ -84,9 +73,32 @@ func (s *supervisor) spawn() birth {
 	if err != nil {
 		return failed(s.apartToo(explain(path, err)))
 	}
+	s.hasSecretFiles = hasSecretFiles(o)
 	o.Secrets = nil // only the job has them from now on
 	s.out.begin(pipe[0], o.LogLimit, s.process.buffer[:])
 	return birth{pid: pid, at: now, wall: wall}
+}
+
+// The method `attributes` returns how a process of the job is forked. The second result is a file that must be closed after the fork, or -1.
+func (s *supervisor) attributes() (*syscall.SysProcAttr, int, error) {
+	o := &s.order
+	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if o.User != nil {
+		attr.Credential = &syscall.Credential{Uid: o.User.UID, Gid: o.User.GID, Groups: o.User.Groups}
+	}
+	if !o.Contained() {
+		return attr, -1, nil
+	}
+	fd, err := syscall.Open(string(s.jobGroup()), syscall.O_DIRECTORY|syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, -1, errors.New("open the job's cgroup: " + err.Error())
+	}
+	if hidesClone3(o) {
+		attr.Ptrace = true
+	} else {
+		attr.UseCgroupFD, attr.CgroupFD = true, fd
+	}
+	return attr, fd, nil
 }
 
 // The function `environment` returns the job's environment. The variables of Ares replace variables of the job that

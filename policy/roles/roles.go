@@ -21,6 +21,9 @@ const (
 	JobRead   Verb = "job.read"   // jobs, their events, output and explanations; usage and shares
 	JobSubmit Verb = "job.submit" // submit, plan and retry
 	JobCancel Verb = "job.cancel"
+	JobExec   Verb = "job.exec" // sessions with running jobs that the identity submitted
+	// JobExecAny allows sessions with running jobs of other users too.
+	JobExecAny Verb = "job.exec_any"
 
 	QueueRead    Verb = "queue.read"
 	QueueWrite   Verb = "queue.write"
@@ -54,9 +57,9 @@ const (
 
 var (
 	viewer    = []Verb{JobRead, QueueRead, TenantRead, UsageRead, NodeRead, ReservationRead, ClusterRead}
-	submitter = append(slices.Clip(viewer), JobSubmit, JobCancel, SecretRead)
+	submitter = append(slices.Clip(viewer), JobSubmit, JobCancel, JobExec, SecretRead)
 	oversight = []Verb{TokenRead, BindingRead, PolicyRead, AuditRead}
-	tenant    = slices.Concat(submitter, oversight, []Verb{QueueWrite, TokenWrite, BindingWrite, PolicyWrite, SecretWrite})
+	tenant    = slices.Concat(submitter, oversight, []Verb{JobExecAny, QueueWrite, TokenWrite, BindingWrite, PolicyWrite, SecretWrite})
 	platform  = append(slices.Clip(tenant), ServerRead, TenantWrite, NodeWrite, TopologyWrite, ReservationWrite, PriceWrite, SecretRotate, StoreRead)
 )
 

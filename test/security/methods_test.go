@@ -62,6 +62,8 @@ var foreign = map[string]struct {
 	"JobService/ListPreemptions":   {`{"tenant_id":"{tenant}","job_id":"{job}"}`, filtered},
 	"JobService/PlanConsolidation": {`{}`, refused},
 
+	"SessionService/RunSession": {`{"job_id":"{job}","start":{"exec":{"argv":["id"]}}}`, absent},
+
 	"QueueService/CreateQueue": {`{"queue":{"tenant_id":"{tenant}","name":"{queue}"}}`, absent},
 	"QueueService/GetQueue":    {`{"tenant_id":"{tenant}","name":"{queue}"}`, absent},
 	"QueueService/ListQueues":  {`{"tenant_id":"{tenant}"}`, absent},
@@ -155,6 +157,7 @@ var foreign = map[string]struct {
 	"ObjectService/PutChunks":       {`{"tenant_id":"{tenant}","chunks":["eA=="]}`, absent},
 	"AgentService/FetchCode":        {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"}}`, refused},
 	"AgentService/FetchSecrets":     {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"}}`, refused},
+	"AgentService/JoinSession":      {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"},"ticket":"eA=="}`, refused},
 	"AgentService/ServeFiles":       {`{"ref":{"node_id":"other","session":"1"}}`, refused},
 
 	"ClustersService/RegisterCluster":         {`{"name":"evil"}`, refused},

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -23,6 +24,24 @@ func FuzzNames(f *testing.F) {
 		}
 		if at, ok := ParseLogName(name); ok && (at < 0 || LogName(at) != name) {
 			t.Fatalf("%q is the log from %d on", name, at)
+		}
+	})
+}
+
+// FuzzExec parses the command that an agent passes to a supervisor.
+func FuzzExec(f *testing.F) {
+	whole := (&Exec{Argv: []string{"sh", "-c", "echo\n"}, Env: []string{"TERM=dumb"}, Terminal: true}).Encode()
+	f.Add(whole)
+	f.Add(whole[:len(whole)-1])
+	f.Add((&Exec{}).Encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		x, err := DecodeExec(b)
+		if err != nil {
+			return
+		}
+		again, err := DecodeExec(x.Encode())
+		if err != nil || !slices.Equal(again.Argv, x.Argv) || !slices.Equal(again.Env, x.Env) || again.Terminal != x.Terminal {
+			t.Fatalf("%+v becomes %+v, %v", x, again, err)
 		}
 	})
 }
