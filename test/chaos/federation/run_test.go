@@ -149,7 +149,7 @@ func (f *fleet) settle() {
 	}
 }
 
-// The function `judge` checks the run's record, and looks for crashes in the logs.
+// The function `judge` checks the run's record, and looks for crashes in the logs. It tells the story of a few jobs with violations.
 func judge(t *testing.T, f *fleet) {
 	t.Helper()
 	run, err := verdict.Load(f.home)
@@ -160,8 +160,15 @@ func judge(t *testing.T, f *fleet) {
 	var text strings.Builder
 	report.Print(&text)
 	t.Log("\n" + text.String())
+	told := map[string]bool{"": true}
 	for _, v := range report.Violations() {
 		t.Error(v)
+		if !told[v.Job] && len(told) < 4 {
+			told[v.Job] = true
+			var story strings.Builder
+			verdict.Story(run, v.Job, &story)
+			t.Log("\n" + story.String())
+		}
 	}
 	for _, p := range f.processes() {
 		data, err := os.ReadFile(p.LogFile)
