@@ -23,6 +23,7 @@ type lender struct {
 	mu     sync.Mutex
 	known  map[string]verdict.Loan // by key
 	synced bool
+	asking bool // the hub may have been restored since the last read
 	last   int64
 	dirty  bool // known has changed since the last record
 }
@@ -53,18 +54,22 @@ func (l *lender) follow(ctx context.Context, s *store.Store, out *verdict.LoanWr
 	defer watch.Wait()
 	defer cancel()
 	l.mu.Lock()
-	l.synced = false
+	l.synced, l.asking = false, true
 	l.mu.Unlock()
 	watch.Go(func() {
 		defer cancel()
 		_ = s.DumpWatch(ctx, "loans/", func(r store.Raw) error { l.changed(r, out); return nil }) // it ends when the store fails
 	})
 	for pause.For(ctx, 250*time.Millisecond) {
+		asking, err := s.Asking(ctx)
+		if err != nil {
+			return
+		}
 		all, err := s.Loans(ctx)
 		if err != nil {
 			return
 		}
-		l.compare(all, out)
+		l.compare(all, asking != nil, out)
 	}
 }
 
@@ -93,9 +98,10 @@ func (l *lender) changed(r store.Raw, out *verdict.LoanWriter) {
 
 // The method `compare` compares what the watch brought with a read of all loans. If they differ, the watch has missed something, or
 // is late: then the read counts, and the states in between do not.
-func (l *lender) compare(all []store.Loan, out *verdict.LoanWriter) {
+func (l *lender) compare(all []store.Loan, asking bool, out *verdict.LoanWriter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.asking = asking
 	read, same := map[string]verdict.Loan{}, true
 	for _, a := range all {
 		name := a.Tenant + "/" + a.Cluster
@@ -121,7 +127,7 @@ func (l *lender) write(out *verdict.LoanWriter) {
 }
 
 func (l *lender) put(out *verdict.LoanWriter) {
-	state := verdict.Loans{At: trace.Now(), Revision: l.last}
+	state := verdict.Loans{At: trace.Now(), Revision: l.last, Asking: l.asking}
 	for _, loan := range l.known {
 		if loan.GPUs < ares.Unlimited {
 			state.Loans = append(state.Loans, loan)

@@ -9,7 +9,8 @@ import (
 )
 
 // Oracle O8 checks the GPU limits of tenants over all clusters. The loans of a tenant together never exceed its limit, at any revision of
-// the hub's store. Nor do the devices of its live processes, at any moment. A process counts from its first line to its last one, so less
+// the hub's store, except while a restored hub asks its clusters what they have: meanwhile its records are not those by which the clusters
+// act, and it lends nothing. Nor do the devices of its live processes, at any moment. A process counts from its first line to its last one, so less
 // is counted than is used, and never more.
 //
 // A process counts only while its cluster is a member, and only if it was started while the cluster was one: a cluster that has just
@@ -18,6 +19,9 @@ import (
 func (j *judge) lent() {
 	over := map[string]bool{}
 	for _, state := range j.run.Loans {
+		if state.Asking {
+			continue
+		}
 		j.Totals.Lent++
 		sums := map[string]int{}
 		for _, l := range state.Loans {

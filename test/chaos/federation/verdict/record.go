@@ -69,7 +69,10 @@ type Event struct {
 type Loans struct {
 	At       time.Duration `json:"at"`
 	Revision int64         `json:"revision"`
-	Loans    []Loan        `json:"loans"`
+	// Asking says that the hub was restored and may not have heard all its clusters yet. It then lends nothing, and its records are
+	// partly those of the backup.
+	Asking bool   `json:"asking,omitempty"`
+	Loans  []Loan `json:"loans"`
 }
 
 // Loan is the part of a tenant's limit that a cluster may use.

@@ -202,6 +202,11 @@ func TestVerdict(t *testing.T) {
 		}, verdict.TokensGrow, "started with the token 6", 0},
 		{"loans up to the limit", func() *made { return lends(3, 1) }, "", "", 0},
 		{"loans above the limit", func() *made { return lends(3, 2) }, verdict.WithinLoans, "has a limit of 4 GPUs, and 5 are lent at revision 7", 0},
+		{"loans of a hub that asks its clusters", func() *made {
+			m := lends(3, 2)
+			m.Loans[0].Asking = true
+			return m
+		}, "", "", 0},
 		{"a negative loan", func() *made { return lends(-1, 2) }, verdict.WithinLoans, "is -1", 0},
 		{"use up to the limit", func() *made { return uses("0,1,2", "0", 1) }, "", "", 0},
 		{"use above the limit", func() *made { return uses("0,1,2", "0,1", 1) }, verdict.WithinLoans, "has a limit of 4 GPUs, and uses 5", 0},
