@@ -124,6 +124,7 @@ func newEstate(t *testing.T) *estate {
 		engine.explains.Holders = append(engine.explains.Holders, ares.Holder{Tenant: tenant, Job: j, GPUs: 1})
 		engine.explains.Ahead = append(engine.explains.Ahead, ares.Ahead{Tenant: tenant, First: j, Jobs: 1})
 	}
+	keepCluster(t, e.store, store.Cluster{Name: "east", Decided: store.ClusterReady, LocalTenants: []string{canaryOf("b")}}) // a cluster reads its copy
 	_, err = e.store.RegisterCluster(t.Context(), store.Cluster{Name: "east", RegisteredAt: time.Now()})
 	must(t, err)
 	_, err = e.store.UpdateCluster(t.Context(), "east", func(c *store.Cluster) error {

@@ -9,11 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api/service"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/pki"
+	"github.com/ares-scheduler/ares/store"
 )
 
 // clusterExample returns the example in the OpenAPI document of a method of ClustersService.
@@ -82,7 +85,15 @@ func TestAuditOfClusters(t *testing.T) {
 	token, _ := call("RegisterCluster", "/api/v1/clusters", "REGISTER_CLUSTER", false).json["token"].(string)
 	east := f.connect(join(token).TLS())
 	call("CordonCluster", "/api/v1/clusters/east/cordon", "CORDON_CLUSTER", true)
+	_, err := f.store.UpdateCluster(t.Context(), "east", func(c *store.Cluster) error {
+		c.Penalty, c.PenaltyAt, c.Damped = 4000, time.Now(), true
+		return nil
+	})
+	must(t, err)
 	call("UncordonCluster", "/api/v1/clusters/east/uncordon", "UNCORDON_CLUSTER", true)
+	if c, err := f.store.Cluster(t.Context(), "east"); err != nil || c.Damped || c.Penalty != 0 {
+		t.Errorf("an uncordoned cluster still counts as flapping: %+v, %v", c, err)
+	}
 	call("DrainCluster", "/api/v1/clusters/east/drain", "DRAIN_CLUSTER", true)
 	drain := func(confirm string) answer {
 		t.Helper()
@@ -103,7 +114,7 @@ func TestAuditOfClusters(t *testing.T) {
 	}
 	owns.Store(false)
 	l.take()
-	_, err := apipb.NewClustersServiceClient(east).EndMembership(t.Context(), &apipb.EndMembershipRequest{})
+	_, err = apipb.NewClustersServiceClient(east).EndMembership(t.Context(), &apipb.EndMembershipRequest{})
 	must(t, err)
 	check("END_MEMBERSHIP", true, true)
 	if _, err = apipb.NewClustersServiceClient(east).EndMembership(t.Context(), &apipb.EndMembershipRequest{}); ares.CodeOf(apipb.FromStatus(err)) != ares.Unauthentic {
@@ -154,5 +165,57 @@ func TestAuditOfMembership(t *testing.T) {
 		if e := l.one(t, c.action); e.Action != c.action || e.Object != "hub/east" || (e.Before != "") != c.was || (e.After != "") != c.is {
 			t.Errorf("%s is recorded as %+v", c.action, e)
 		}
+	}
+}
+
+// keepCluster writes a cluster's copy of what its hub says about a cluster.
+func keepCluster(t *testing.T, s *store.Store, c store.Cluster, more ...store.ClusterMetadata) {
+	t.Helper()
+	_, err := s.UpdateMembership(t.Context(), func(m *store.Membership) error {
+		m.Name, m.HubStore, m.At = "west", "hub", time.Unix(1e9, 0).UTC()
+		return nil
+	})
+	must(t, err)
+	value, err := store.EncodeClusterCopy(&c)
+	must(t, err)
+	must(t, s.ChangeClusterMetadata(t.Context(), "hub", func([]store.ClusterMetadata) []store.ClusterMetadata {
+		return append(more, store.ClusterMetadata{Cluster: c.Name, ByHub: true, Revision: 1, Value: value})
+	}))
+}
+
+// TestCopiesOfClusters reads clusters in a cluster that has joined a hub: from its copy, with the age of the copy, and without the
+// tenants of other clusters and the number of their jobs. Entries that cannot be read are left out.
+func TestCopiesOfClusters(t *testing.T) {
+	h := newHouse(t)
+	said, err := proto.Marshal(&apipb.ClusterDescription{Nodes: 4, Gpus: []*apipb.ModelCount{{Model: "H100", Count: 32}}})
+	must(t, err)
+	keepCluster(t, h.store, store.Cluster{
+		Name: "east", Decided: store.ClusterCordoned, Reason: "moves", Region: "eu", LocalTenants: []string{"chemistry"}, FederatedTenants: []string{"vision"},
+	}, store.ClusterMetadata{Cluster: "east", Value: string(said)}, store.ClusterMetadata{Cluster: "north", ByHub: true, Value: "\xff"})
+	a := h.do("GET", "/api/v1/clusters", nil)
+	var got struct{ Clusters []map[string]any }
+	if err := json.Unmarshal([]byte(a.body), &got); err != nil || len(got.Clusters) != 1 {
+		t.Fatalf("%v: %s", err, a.body)
+	}
+	c := got.Clusters[0]
+	if c["name"] != "east" || c["state"] != "cordoned" || c["reason"] != "moves" || c["region"] != "eu" || c["copied_at"] != "2001-09-09T01:46:40Z" {
+		t.Errorf("the copy is %v", c)
+	}
+	if d, _ := c["description"].(map[string]any); d["nodes"] != 4.0 {
+		t.Errorf("the cluster says of itself %v", c["description"])
+	}
+	if strings.Contains(a.body, "chemistry") || strings.Contains(a.body, "vision") {
+		t.Errorf("tenants of another cluster are shown: %s", a.body)
+	}
+	_, err = h.store.UpdateMembership(t.Context(), func(m *store.Membership) error { m.HeardAt = time.Unix(1e9+1, 0).UTC(); return nil })
+	must(t, err)
+	if a = h.do("GET", "/api/v1/clusters/east", nil); a.json["copied_at"] != "2001-09-09T01:46:41Z" {
+		t.Errorf("the age counts from %v", a.json["copied_at"])
+	}
+	h.refused(h.do("GET", "/api/v1/clusters/south", nil), 404, ares.NotFound)
+	_, err = h.store.UpdateMembership(t.Context(), func(m *store.Membership) error { m.Mode = "federated"; return nil })
+	must(t, err)
+	if at, err := time.Parse(time.RFC3339, h.do("GET", "/api/v1/clusters/east", nil).json["copied_at"].(string)); err != nil || time.Since(at) > time.Hour {
+		t.Errorf("while the hub answers, the copy is of %v, %v", at, err)
 	}
 }

@@ -17,6 +17,8 @@ import (
 type owners struct {
 	err   error
 	asked []service.Reader
+	// The hub's jobs are offered to these clusters.
+	offered []string
 }
 
 func (o *owners) OwnerRun(_ context.Context, _ ares.JobID, who service.Reader) (*ares.Run, *ares.Progress, error) {
@@ -38,6 +40,8 @@ func (*owners) Outlook(context.Context, *ares.Job, *ares.Run, *ares.RuntimePredi
 	return []*apipb.ClusterOutlook{{Cluster: "east", Verdict: "blocked"}}, nil
 }
 
+func (o *owners) OfferedTo(ares.JobID) []string { return o.offered }
+
 func (*owners) Heard(string) (time.Time, bool) { return time.Now().Add(-time.Minute), true }
 
 // TestOwnersAreNotAskedInVain checks that a hub asks no cluster about a job that no cluster owns.
@@ -54,6 +58,16 @@ func TestOwnersAreNotAskedInVain(t *testing.T) {
 	}
 	if a = h.do("GET", "/api/v1/jobs/"+id+"/explain", nil); a.code != 200 || !strings.Contains(a.body, `"east"`) {
 		t.Errorf("the explanation is %d %s", a.code, a.body)
+	}
+	for _, path := range []string{"/api/v1/jobs/" + id, "/api/v1/jobs"} { // a hub has no nodes, so it must not say that nodes are missing
+		o.offered = nil
+		if a = h.do("GET", path, nil); a.code != 200 || !strings.Contains(a.body, "it is offered to no cluster") || strings.Contains(a.body, "nodes yet") {
+			t.Errorf("%s: the answer is %d %s", path, a.code, a.body)
+		}
+		o.offered = []string{"east", "west"}
+		if a = h.do("GET", path, nil); !strings.Contains(a.body, "it is offered to east, west, and not claimed yet") {
+			t.Errorf("%s: the answer is %d %s", path, a.code, a.body)
+		}
 	}
 	h.place(id)
 	h.refused(h.do("GET", "/api/v1/jobs/"+id+"/logs", nil), 409, ares.Conflict, "no cluster has job")

@@ -68,7 +68,12 @@ type Cluster struct {
 	StayingJobs int32 `protobuf:"varint,31,opt,name=staying_jobs,json=stayingJobs,proto3" json:"staying_jobs,omitempty"`
 	// How many devices each tenant with a limit may use there. Only in the answer of
 	// GetCluster.
-	Loans         []*TenantLoan `protobuf:"bytes,21,rep,name=loans,proto3" json:"loans,omitempty"`
+	Loans []*TenantLoan `protobuf:"bytes,21,rep,name=loans,proto3" json:"loans,omitempty"`
+	// What the cluster says about itself. It is missing until the cluster has said it.
+	Description *ClusterDescription `protobuf:"bytes,32,opt,name=description,proto3" json:"description,omitempty"`
+	// Set in the answer of a cluster that has joined a hub: the answer is the cluster's copy
+	// of what the hub knew at this time. Without contact to the hub, the time is in the past.
+	CopiedAt      *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=copied_at,json=copiedAt,proto3" json:"copied_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -264,6 +269,164 @@ func (x *Cluster) GetLoans() []*TenantLoan {
 	return nil
 }
 
+func (x *Cluster) GetDescription() *ClusterDescription {
+	if x != nil {
+		return x.Description
+	}
+	return nil
+}
+
+func (x *Cluster) GetCopiedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CopiedAt
+	}
+	return nil
+}
+
+// ClusterDescription is what a cluster says about itself. It says it again at most once a
+// minute.
+type ClusterDescription struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The gRPC address of the server that speaks with the hub. Empty if it can only be
+	// reached from its own machine.
+	Server string `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
+	// The version of that server.
+	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// Nodes that are not offline, and what they have.
+	Nodes    int32 `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	CpuCores int32 `protobuf:"varint,4,opt,name=cpu_cores,json=cpuCores,proto3" json:"cpu_cores,omitempty"`
+	MemoryMb int64 `protobuf:"varint,5,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
+	// Healthy GPUs by model, sorted by model.
+	Gpus          []*ModelCount `protobuf:"bytes,6,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterDescription) Reset() {
+	*x = ClusterDescription{}
+	mi := &file_apipb_clusters_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterDescription) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterDescription) ProtoMessage() {}
+
+func (x *ClusterDescription) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_clusters_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterDescription.ProtoReflect.Descriptor instead.
+func (*ClusterDescription) Descriptor() ([]byte, []int) {
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ClusterDescription) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *ClusterDescription) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ClusterDescription) GetNodes() int32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *ClusterDescription) GetCpuCores() int32 {
+	if x != nil {
+		return x.CpuCores
+	}
+	return 0
+}
+
+func (x *ClusterDescription) GetMemoryMb() int64 {
+	if x != nil {
+		return x.MemoryMb
+	}
+	return 0
+}
+
+func (x *ClusterDescription) GetGpus() []*ModelCount {
+	if x != nil {
+		return x.Gpus
+	}
+	return nil
+}
+
+// ModelCount is a number of GPUs of one model.
+type ModelCount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Model         string                 `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
+	Count         int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelCount) Reset() {
+	*x = ModelCount{}
+	mi := &file_apipb_clusters_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelCount) ProtoMessage() {}
+
+func (x *ModelCount) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_clusters_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelCount.ProtoReflect.Descriptor instead.
+func (*ModelCount) Descriptor() ([]byte, []int) {
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ModelCount) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *ModelCount) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 type RegisterClusterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the cluster: up to 63 letters, digits, '-' and '_'.
@@ -281,7 +444,7 @@ type RegisterClusterRequest struct {
 
 func (x *RegisterClusterRequest) Reset() {
 	*x = RegisterClusterRequest{}
-	mi := &file_apipb_clusters_proto_msgTypes[1]
+	mi := &file_apipb_clusters_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -293,7 +456,7 @@ func (x *RegisterClusterRequest) String() string {
 func (*RegisterClusterRequest) ProtoMessage() {}
 
 func (x *RegisterClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[1]
+	mi := &file_apipb_clusters_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -306,7 +469,7 @@ func (x *RegisterClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterClusterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterClusterRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{1}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RegisterClusterRequest) GetName() string {
@@ -356,7 +519,7 @@ type RegisterClusterResponse struct {
 
 func (x *RegisterClusterResponse) Reset() {
 	*x = RegisterClusterResponse{}
-	mi := &file_apipb_clusters_proto_msgTypes[2]
+	mi := &file_apipb_clusters_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -368,7 +531,7 @@ func (x *RegisterClusterResponse) String() string {
 func (*RegisterClusterResponse) ProtoMessage() {}
 
 func (x *RegisterClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[2]
+	mi := &file_apipb_clusters_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -381,7 +544,7 @@ func (x *RegisterClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterClusterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterClusterResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{2}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RegisterClusterResponse) GetToken() string {
@@ -413,7 +576,7 @@ type ListClustersRequest struct {
 
 func (x *ListClustersRequest) Reset() {
 	*x = ListClustersRequest{}
-	mi := &file_apipb_clusters_proto_msgTypes[3]
+	mi := &file_apipb_clusters_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -425,7 +588,7 @@ func (x *ListClustersRequest) String() string {
 func (*ListClustersRequest) ProtoMessage() {}
 
 func (x *ListClustersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[3]
+	mi := &file_apipb_clusters_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -438,7 +601,7 @@ func (x *ListClustersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClustersRequest.ProtoReflect.Descriptor instead.
 func (*ListClustersRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{3}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{5}
 }
 
 type ListClustersResponse struct {
@@ -450,7 +613,7 @@ type ListClustersResponse struct {
 
 func (x *ListClustersResponse) Reset() {
 	*x = ListClustersResponse{}
-	mi := &file_apipb_clusters_proto_msgTypes[4]
+	mi := &file_apipb_clusters_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -462,7 +625,7 @@ func (x *ListClustersResponse) String() string {
 func (*ListClustersResponse) ProtoMessage() {}
 
 func (x *ListClustersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[4]
+	mi := &file_apipb_clusters_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -475,7 +638,7 @@ func (x *ListClustersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClustersResponse.ProtoReflect.Descriptor instead.
 func (*ListClustersResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{4}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListClustersResponse) GetClusters() []*Cluster {
@@ -494,7 +657,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_apipb_clusters_proto_msgTypes[5]
+	mi := &file_apipb_clusters_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -506,7 +669,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[5]
+	mi := &file_apipb_clusters_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -519,7 +682,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{5}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetClusterRequest) GetName() string {
@@ -538,7 +701,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_apipb_clusters_proto_msgTypes[6]
+	mi := &file_apipb_clusters_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -550,7 +713,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[6]
+	mi := &file_apipb_clusters_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -563,7 +726,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{6}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetClusterResponse) GetCluster() *Cluster {
@@ -584,7 +747,7 @@ type CordonClusterRequest struct {
 
 func (x *CordonClusterRequest) Reset() {
 	*x = CordonClusterRequest{}
-	mi := &file_apipb_clusters_proto_msgTypes[7]
+	mi := &file_apipb_clusters_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -596,7 +759,7 @@ func (x *CordonClusterRequest) String() string {
 func (*CordonClusterRequest) ProtoMessage() {}
 
 func (x *CordonClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[7]
+	mi := &file_apipb_clusters_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -609,7 +772,7 @@ func (x *CordonClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonClusterRequest.ProtoReflect.Descriptor instead.
 func (*CordonClusterRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{7}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CordonClusterRequest) GetName() string {
@@ -635,7 +798,7 @@ type CordonClusterResponse struct {
 
 func (x *CordonClusterResponse) Reset() {
 	*x = CordonClusterResponse{}
-	mi := &file_apipb_clusters_proto_msgTypes[8]
+	mi := &file_apipb_clusters_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +810,7 @@ func (x *CordonClusterResponse) String() string {
 func (*CordonClusterResponse) ProtoMessage() {}
 
 func (x *CordonClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[8]
+	mi := &file_apipb_clusters_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +823,7 @@ func (x *CordonClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonClusterResponse.ProtoReflect.Descriptor instead.
 func (*CordonClusterResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{8}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CordonClusterResponse) GetCluster() *Cluster {
@@ -679,7 +842,7 @@ type UncordonClusterRequest struct {
 
 func (x *UncordonClusterRequest) Reset() {
 	*x = UncordonClusterRequest{}
-	mi := &file_apipb_clusters_proto_msgTypes[9]
+	mi := &file_apipb_clusters_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -691,7 +854,7 @@ func (x *UncordonClusterRequest) String() string {
 func (*UncordonClusterRequest) ProtoMessage() {}
 
 func (x *UncordonClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[9]
+	mi := &file_apipb_clusters_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -704,7 +867,7 @@ func (x *UncordonClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonClusterRequest.ProtoReflect.Descriptor instead.
 func (*UncordonClusterRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{9}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *UncordonClusterRequest) GetName() string {
@@ -723,7 +886,7 @@ type UncordonClusterResponse struct {
 
 func (x *UncordonClusterResponse) Reset() {
 	*x = UncordonClusterResponse{}
-	mi := &file_apipb_clusters_proto_msgTypes[10]
+	mi := &file_apipb_clusters_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -735,7 +898,7 @@ func (x *UncordonClusterResponse) String() string {
 func (*UncordonClusterResponse) ProtoMessage() {}
 
 func (x *UncordonClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[10]
+	mi := &file_apipb_clusters_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -748,7 +911,7 @@ func (x *UncordonClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonClusterResponse.ProtoReflect.Descriptor instead.
 func (*UncordonClusterResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{10}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UncordonClusterResponse) GetCluster() *Cluster {
@@ -774,7 +937,7 @@ type DrainClusterRequest struct {
 
 func (x *DrainClusterRequest) Reset() {
 	*x = DrainClusterRequest{}
-	mi := &file_apipb_clusters_proto_msgTypes[11]
+	mi := &file_apipb_clusters_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +949,7 @@ func (x *DrainClusterRequest) String() string {
 func (*DrainClusterRequest) ProtoMessage() {}
 
 func (x *DrainClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[11]
+	mi := &file_apipb_clusters_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +962,7 @@ func (x *DrainClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainClusterRequest.ProtoReflect.Descriptor instead.
 func (*DrainClusterRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{11}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DrainClusterRequest) GetName() string {
@@ -839,7 +1002,7 @@ type DrainClusterResponse struct {
 
 func (x *DrainClusterResponse) Reset() {
 	*x = DrainClusterResponse{}
-	mi := &file_apipb_clusters_proto_msgTypes[12]
+	mi := &file_apipb_clusters_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -851,7 +1014,7 @@ func (x *DrainClusterResponse) String() string {
 func (*DrainClusterResponse) ProtoMessage() {}
 
 func (x *DrainClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[12]
+	mi := &file_apipb_clusters_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -864,7 +1027,7 @@ func (x *DrainClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainClusterResponse.ProtoReflect.Descriptor instead.
 func (*DrainClusterResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{12}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DrainClusterResponse) GetCluster() *Cluster {
@@ -887,7 +1050,7 @@ type DeclareClusterDeadRequest struct {
 
 func (x *DeclareClusterDeadRequest) Reset() {
 	*x = DeclareClusterDeadRequest{}
-	mi := &file_apipb_clusters_proto_msgTypes[13]
+	mi := &file_apipb_clusters_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +1062,7 @@ func (x *DeclareClusterDeadRequest) String() string {
 func (*DeclareClusterDeadRequest) ProtoMessage() {}
 
 func (x *DeclareClusterDeadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[13]
+	mi := &file_apipb_clusters_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +1075,7 @@ func (x *DeclareClusterDeadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareClusterDeadRequest.ProtoReflect.Descriptor instead.
 func (*DeclareClusterDeadRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{13}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DeclareClusterDeadRequest) GetName() string {
@@ -945,7 +1108,7 @@ type DeclareClusterDeadResponse struct {
 
 func (x *DeclareClusterDeadResponse) Reset() {
 	*x = DeclareClusterDeadResponse{}
-	mi := &file_apipb_clusters_proto_msgTypes[14]
+	mi := &file_apipb_clusters_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -957,7 +1120,7 @@ func (x *DeclareClusterDeadResponse) String() string {
 func (*DeclareClusterDeadResponse) ProtoMessage() {}
 
 func (x *DeclareClusterDeadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[14]
+	mi := &file_apipb_clusters_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -970,7 +1133,7 @@ func (x *DeclareClusterDeadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareClusterDeadResponse.ProtoReflect.Descriptor instead.
 func (*DeclareClusterDeadResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{14}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DeclareClusterDeadResponse) GetCluster() *Cluster {
@@ -989,7 +1152,7 @@ type LeaveClusterRequest struct {
 
 func (x *LeaveClusterRequest) Reset() {
 	*x = LeaveClusterRequest{}
-	mi := &file_apipb_clusters_proto_msgTypes[15]
+	mi := &file_apipb_clusters_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1164,7 @@ func (x *LeaveClusterRequest) String() string {
 func (*LeaveClusterRequest) ProtoMessage() {}
 
 func (x *LeaveClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[15]
+	mi := &file_apipb_clusters_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1177,7 @@ func (x *LeaveClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveClusterRequest.ProtoReflect.Descriptor instead.
 func (*LeaveClusterRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{15}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LeaveClusterRequest) GetName() string {
@@ -1033,7 +1196,7 @@ type LeaveClusterResponse struct {
 
 func (x *LeaveClusterResponse) Reset() {
 	*x = LeaveClusterResponse{}
-	mi := &file_apipb_clusters_proto_msgTypes[16]
+	mi := &file_apipb_clusters_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1208,7 @@ func (x *LeaveClusterResponse) String() string {
 func (*LeaveClusterResponse) ProtoMessage() {}
 
 func (x *LeaveClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[16]
+	mi := &file_apipb_clusters_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1221,7 @@ func (x *LeaveClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveClusterResponse.ProtoReflect.Descriptor instead.
 func (*LeaveClusterResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{16}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LeaveClusterResponse) GetCluster() *Cluster {
@@ -1088,7 +1251,7 @@ type JoinClusterRequest struct {
 
 func (x *JoinClusterRequest) Reset() {
 	*x = JoinClusterRequest{}
-	mi := &file_apipb_clusters_proto_msgTypes[17]
+	mi := &file_apipb_clusters_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1263,7 @@ func (x *JoinClusterRequest) String() string {
 func (*JoinClusterRequest) ProtoMessage() {}
 
 func (x *JoinClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[17]
+	mi := &file_apipb_clusters_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1276,7 @@ func (x *JoinClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinClusterRequest.ProtoReflect.Descriptor instead.
 func (*JoinClusterRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{17}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *JoinClusterRequest) GetToken() string {
@@ -1181,7 +1344,7 @@ type JoinClusterResponse struct {
 
 func (x *JoinClusterResponse) Reset() {
 	*x = JoinClusterResponse{}
-	mi := &file_apipb_clusters_proto_msgTypes[18]
+	mi := &file_apipb_clusters_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1356,7 @@ func (x *JoinClusterResponse) String() string {
 func (*JoinClusterResponse) ProtoMessage() {}
 
 func (x *JoinClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[18]
+	mi := &file_apipb_clusters_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1369,7 @@ func (x *JoinClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinClusterResponse.ProtoReflect.Descriptor instead.
 func (*JoinClusterResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{18}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JoinClusterResponse) GetName() string {
@@ -1247,7 +1410,7 @@ type RenewClusterCertificateRequest struct {
 
 func (x *RenewClusterCertificateRequest) Reset() {
 	*x = RenewClusterCertificateRequest{}
-	mi := &file_apipb_clusters_proto_msgTypes[19]
+	mi := &file_apipb_clusters_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1259,7 +1422,7 @@ func (x *RenewClusterCertificateRequest) String() string {
 func (*RenewClusterCertificateRequest) ProtoMessage() {}
 
 func (x *RenewClusterCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[19]
+	mi := &file_apipb_clusters_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1272,7 +1435,7 @@ func (x *RenewClusterCertificateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewClusterCertificateRequest.ProtoReflect.Descriptor instead.
 func (*RenewClusterCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{19}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RenewClusterCertificateRequest) GetRequest() []byte {
@@ -1292,7 +1455,7 @@ type RenewClusterCertificateResponse struct {
 
 func (x *RenewClusterCertificateResponse) Reset() {
 	*x = RenewClusterCertificateResponse{}
-	mi := &file_apipb_clusters_proto_msgTypes[20]
+	mi := &file_apipb_clusters_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1467,7 @@ func (x *RenewClusterCertificateResponse) String() string {
 func (*RenewClusterCertificateResponse) ProtoMessage() {}
 
 func (x *RenewClusterCertificateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[20]
+	mi := &file_apipb_clusters_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1480,7 @@ func (x *RenewClusterCertificateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewClusterCertificateResponse.ProtoReflect.Descriptor instead.
 func (*RenewClusterCertificateResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{20}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RenewClusterCertificateResponse) GetCertificate() []byte {
@@ -1342,7 +1505,7 @@ type EndMembershipRequest struct {
 
 func (x *EndMembershipRequest) Reset() {
 	*x = EndMembershipRequest{}
-	mi := &file_apipb_clusters_proto_msgTypes[21]
+	mi := &file_apipb_clusters_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1354,7 +1517,7 @@ func (x *EndMembershipRequest) String() string {
 func (*EndMembershipRequest) ProtoMessage() {}
 
 func (x *EndMembershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[21]
+	mi := &file_apipb_clusters_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1367,7 +1530,7 @@ func (x *EndMembershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndMembershipRequest.ProtoReflect.Descriptor instead.
 func (*EndMembershipRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{21}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{23}
 }
 
 type EndMembershipResponse struct {
@@ -1379,7 +1542,7 @@ type EndMembershipResponse struct {
 
 func (x *EndMembershipResponse) Reset() {
 	*x = EndMembershipResponse{}
-	mi := &file_apipb_clusters_proto_msgTypes[22]
+	mi := &file_apipb_clusters_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1554,7 @@ func (x *EndMembershipResponse) String() string {
 func (*EndMembershipResponse) ProtoMessage() {}
 
 func (x *EndMembershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[22]
+	mi := &file_apipb_clusters_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1567,7 @@ func (x *EndMembershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndMembershipResponse.ProtoReflect.Descriptor instead.
 func (*EndMembershipResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{22}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *EndMembershipResponse) GetCluster() *Cluster {
@@ -1431,7 +1594,7 @@ type Membership struct {
 
 func (x *Membership) Reset() {
 	*x = Membership{}
-	mi := &file_apipb_clusters_proto_msgTypes[23]
+	mi := &file_apipb_clusters_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1606,7 @@ func (x *Membership) String() string {
 func (*Membership) ProtoMessage() {}
 
 func (x *Membership) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[23]
+	mi := &file_apipb_clusters_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1619,7 @@ func (x *Membership) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Membership.ProtoReflect.Descriptor instead.
 func (*Membership) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{23}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Membership) GetName() string {
@@ -1502,7 +1665,7 @@ type GetMembershipRequest struct {
 
 func (x *GetMembershipRequest) Reset() {
 	*x = GetMembershipRequest{}
-	mi := &file_apipb_clusters_proto_msgTypes[24]
+	mi := &file_apipb_clusters_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +1677,7 @@ func (x *GetMembershipRequest) String() string {
 func (*GetMembershipRequest) ProtoMessage() {}
 
 func (x *GetMembershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[24]
+	mi := &file_apipb_clusters_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +1690,7 @@ func (x *GetMembershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMembershipRequest.ProtoReflect.Descriptor instead.
 func (*GetMembershipRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{24}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{26}
 }
 
 type GetMembershipResponse struct {
@@ -1539,7 +1702,7 @@ type GetMembershipResponse struct {
 
 func (x *GetMembershipResponse) Reset() {
 	*x = GetMembershipResponse{}
-	mi := &file_apipb_clusters_proto_msgTypes[25]
+	mi := &file_apipb_clusters_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1551,7 +1714,7 @@ func (x *GetMembershipResponse) String() string {
 func (*GetMembershipResponse) ProtoMessage() {}
 
 func (x *GetMembershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[25]
+	mi := &file_apipb_clusters_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1564,7 +1727,7 @@ func (x *GetMembershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMembershipResponse.ProtoReflect.Descriptor instead.
 func (*GetMembershipResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{25}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetMembershipResponse) GetMembership() *Membership {
@@ -1587,7 +1750,7 @@ type JoinHubRequest struct {
 
 func (x *JoinHubRequest) Reset() {
 	*x = JoinHubRequest{}
-	mi := &file_apipb_clusters_proto_msgTypes[26]
+	mi := &file_apipb_clusters_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1599,7 +1762,7 @@ func (x *JoinHubRequest) String() string {
 func (*JoinHubRequest) ProtoMessage() {}
 
 func (x *JoinHubRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[26]
+	mi := &file_apipb_clusters_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1612,7 +1775,7 @@ func (x *JoinHubRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinHubRequest.ProtoReflect.Descriptor instead.
 func (*JoinHubRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{26}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *JoinHubRequest) GetHub() []string {
@@ -1652,7 +1815,7 @@ type JoinHubResponse struct {
 
 func (x *JoinHubResponse) Reset() {
 	*x = JoinHubResponse{}
-	mi := &file_apipb_clusters_proto_msgTypes[27]
+	mi := &file_apipb_clusters_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +1827,7 @@ func (x *JoinHubResponse) String() string {
 func (*JoinHubResponse) ProtoMessage() {}
 
 func (x *JoinHubResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[27]
+	mi := &file_apipb_clusters_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +1840,7 @@ func (x *JoinHubResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinHubResponse.ProtoReflect.Descriptor instead.
 func (*JoinHubResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{27}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JoinHubResponse) GetMembership() *Membership {
@@ -1695,7 +1858,7 @@ type LeaveHubRequest struct {
 
 func (x *LeaveHubRequest) Reset() {
 	*x = LeaveHubRequest{}
-	mi := &file_apipb_clusters_proto_msgTypes[28]
+	mi := &file_apipb_clusters_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1707,7 +1870,7 @@ func (x *LeaveHubRequest) String() string {
 func (*LeaveHubRequest) ProtoMessage() {}
 
 func (x *LeaveHubRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[28]
+	mi := &file_apipb_clusters_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1720,7 +1883,7 @@ func (x *LeaveHubRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveHubRequest.ProtoReflect.Descriptor instead.
 func (*LeaveHubRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{28}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{30}
 }
 
 type LeaveHubResponse struct {
@@ -1732,7 +1895,7 @@ type LeaveHubResponse struct {
 
 func (x *LeaveHubResponse) Reset() {
 	*x = LeaveHubResponse{}
-	mi := &file_apipb_clusters_proto_msgTypes[29]
+	mi := &file_apipb_clusters_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1744,7 +1907,7 @@ func (x *LeaveHubResponse) String() string {
 func (*LeaveHubResponse) ProtoMessage() {}
 
 func (x *LeaveHubResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_clusters_proto_msgTypes[29]
+	mi := &file_apipb_clusters_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1757,7 +1920,7 @@ func (x *LeaveHubResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveHubResponse.ProtoReflect.Descriptor instead.
 func (*LeaveHubResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_clusters_proto_rawDescGZIP(), []int{29}
+	return file_apipb_clusters_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LeaveHubResponse) GetMessage() string {
@@ -1771,7 +1934,7 @@ var File_apipb_clusters_proto protoreflect.FileDescriptor
 
 const file_apipb_clusters_proto_rawDesc = "" +
 	"\n" +
-	"\x14apipb/clusters.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\a\n" +
+	"\x14apipb/clusters.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd8\b\n" +
 	"\aCluster\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -1799,13 +1962,26 @@ const file_apipb_clusters_proto_rawDesc = "" +
 	"\n" +
 	"stops_jobs\x18\x1e \x01(\bR\tstopsJobs\x12!\n" +
 	"\fstaying_jobs\x18\x1f \x01(\x05R\vstayingJobs\x12)\n" +
-	"\x05loans\x18\x15 \x03(\v2\x13.ares.v1.TenantLoanR\x05loans\x1a9\n" +
+	"\x05loans\x18\x15 \x03(\v2\x13.ares.v1.TenantLoanR\x05loans\x12=\n" +
+	"\vdescription\x18  \x01(\v2\x1b.ares.v1.ClusterDescriptionR\vdescription\x127\n" +
+	"\tcopied_at\x18! \x01(\v2\x1a.google.protobuf.TimestampR\bcopiedAt\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
 	"\vPricesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x9a\x03\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xbf\x01\n" +
+	"\x12ClusterDescription\x12\x16\n" +
+	"\x06server\x18\x01 \x01(\tR\x06server\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x14\n" +
+	"\x05nodes\x18\x03 \x01(\x05R\x05nodes\x12\x1b\n" +
+	"\tcpu_cores\x18\x04 \x01(\x05R\bcpuCores\x12\x1b\n" +
+	"\tmemory_mb\x18\x05 \x01(\x03R\bmemoryMb\x12'\n" +
+	"\x04gpus\x18\x06 \x03(\v2\x13.ares.v1.ModelCountR\x04gpus\"8\n" +
+	"\n" +
+	"ModelCount\x12\x14\n" +
+	"\x05model\x18\x01 \x01(\tR\x05model\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\"\x9a\x03\n" +
 	"\x16RegisterClusterRequest\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\x04name\x12\x1f\n" +
 	"\x06region\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18?R\x06region\x12M\n" +
@@ -1936,101 +2112,106 @@ func file_apipb_clusters_proto_rawDescGZIP() []byte {
 	return file_apipb_clusters_proto_rawDescData
 }
 
-var file_apipb_clusters_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_apipb_clusters_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_apipb_clusters_proto_goTypes = []any{
 	(*Cluster)(nil),                         // 0: ares.v1.Cluster
-	(*RegisterClusterRequest)(nil),          // 1: ares.v1.RegisterClusterRequest
-	(*RegisterClusterResponse)(nil),         // 2: ares.v1.RegisterClusterResponse
-	(*ListClustersRequest)(nil),             // 3: ares.v1.ListClustersRequest
-	(*ListClustersResponse)(nil),            // 4: ares.v1.ListClustersResponse
-	(*GetClusterRequest)(nil),               // 5: ares.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),              // 6: ares.v1.GetClusterResponse
-	(*CordonClusterRequest)(nil),            // 7: ares.v1.CordonClusterRequest
-	(*CordonClusterResponse)(nil),           // 8: ares.v1.CordonClusterResponse
-	(*UncordonClusterRequest)(nil),          // 9: ares.v1.UncordonClusterRequest
-	(*UncordonClusterResponse)(nil),         // 10: ares.v1.UncordonClusterResponse
-	(*DrainClusterRequest)(nil),             // 11: ares.v1.DrainClusterRequest
-	(*DrainClusterResponse)(nil),            // 12: ares.v1.DrainClusterResponse
-	(*DeclareClusterDeadRequest)(nil),       // 13: ares.v1.DeclareClusterDeadRequest
-	(*DeclareClusterDeadResponse)(nil),      // 14: ares.v1.DeclareClusterDeadResponse
-	(*LeaveClusterRequest)(nil),             // 15: ares.v1.LeaveClusterRequest
-	(*LeaveClusterResponse)(nil),            // 16: ares.v1.LeaveClusterResponse
-	(*JoinClusterRequest)(nil),              // 17: ares.v1.JoinClusterRequest
-	(*JoinClusterResponse)(nil),             // 18: ares.v1.JoinClusterResponse
-	(*RenewClusterCertificateRequest)(nil),  // 19: ares.v1.RenewClusterCertificateRequest
-	(*RenewClusterCertificateResponse)(nil), // 20: ares.v1.RenewClusterCertificateResponse
-	(*EndMembershipRequest)(nil),            // 21: ares.v1.EndMembershipRequest
-	(*EndMembershipResponse)(nil),           // 22: ares.v1.EndMembershipResponse
-	(*Membership)(nil),                      // 23: ares.v1.Membership
-	(*GetMembershipRequest)(nil),            // 24: ares.v1.GetMembershipRequest
-	(*GetMembershipResponse)(nil),           // 25: ares.v1.GetMembershipResponse
-	(*JoinHubRequest)(nil),                  // 26: ares.v1.JoinHubRequest
-	(*JoinHubResponse)(nil),                 // 27: ares.v1.JoinHubResponse
-	(*LeaveHubRequest)(nil),                 // 28: ares.v1.LeaveHubRequest
-	(*LeaveHubResponse)(nil),                // 29: ares.v1.LeaveHubResponse
-	nil,                                     // 30: ares.v1.Cluster.LabelsEntry
-	nil,                                     // 31: ares.v1.Cluster.PricesEntry
-	nil,                                     // 32: ares.v1.RegisterClusterRequest.LabelsEntry
-	nil,                                     // 33: ares.v1.RegisterClusterRequest.PricesEntry
-	(*timestamppb.Timestamp)(nil),           // 34: google.protobuf.Timestamp
-	(*TenantLoan)(nil),                      // 35: ares.v1.TenantLoan
+	(*ClusterDescription)(nil),              // 1: ares.v1.ClusterDescription
+	(*ModelCount)(nil),                      // 2: ares.v1.ModelCount
+	(*RegisterClusterRequest)(nil),          // 3: ares.v1.RegisterClusterRequest
+	(*RegisterClusterResponse)(nil),         // 4: ares.v1.RegisterClusterResponse
+	(*ListClustersRequest)(nil),             // 5: ares.v1.ListClustersRequest
+	(*ListClustersResponse)(nil),            // 6: ares.v1.ListClustersResponse
+	(*GetClusterRequest)(nil),               // 7: ares.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),              // 8: ares.v1.GetClusterResponse
+	(*CordonClusterRequest)(nil),            // 9: ares.v1.CordonClusterRequest
+	(*CordonClusterResponse)(nil),           // 10: ares.v1.CordonClusterResponse
+	(*UncordonClusterRequest)(nil),          // 11: ares.v1.UncordonClusterRequest
+	(*UncordonClusterResponse)(nil),         // 12: ares.v1.UncordonClusterResponse
+	(*DrainClusterRequest)(nil),             // 13: ares.v1.DrainClusterRequest
+	(*DrainClusterResponse)(nil),            // 14: ares.v1.DrainClusterResponse
+	(*DeclareClusterDeadRequest)(nil),       // 15: ares.v1.DeclareClusterDeadRequest
+	(*DeclareClusterDeadResponse)(nil),      // 16: ares.v1.DeclareClusterDeadResponse
+	(*LeaveClusterRequest)(nil),             // 17: ares.v1.LeaveClusterRequest
+	(*LeaveClusterResponse)(nil),            // 18: ares.v1.LeaveClusterResponse
+	(*JoinClusterRequest)(nil),              // 19: ares.v1.JoinClusterRequest
+	(*JoinClusterResponse)(nil),             // 20: ares.v1.JoinClusterResponse
+	(*RenewClusterCertificateRequest)(nil),  // 21: ares.v1.RenewClusterCertificateRequest
+	(*RenewClusterCertificateResponse)(nil), // 22: ares.v1.RenewClusterCertificateResponse
+	(*EndMembershipRequest)(nil),            // 23: ares.v1.EndMembershipRequest
+	(*EndMembershipResponse)(nil),           // 24: ares.v1.EndMembershipResponse
+	(*Membership)(nil),                      // 25: ares.v1.Membership
+	(*GetMembershipRequest)(nil),            // 26: ares.v1.GetMembershipRequest
+	(*GetMembershipResponse)(nil),           // 27: ares.v1.GetMembershipResponse
+	(*JoinHubRequest)(nil),                  // 28: ares.v1.JoinHubRequest
+	(*JoinHubResponse)(nil),                 // 29: ares.v1.JoinHubResponse
+	(*LeaveHubRequest)(nil),                 // 30: ares.v1.LeaveHubRequest
+	(*LeaveHubResponse)(nil),                // 31: ares.v1.LeaveHubResponse
+	nil,                                     // 32: ares.v1.Cluster.LabelsEntry
+	nil,                                     // 33: ares.v1.Cluster.PricesEntry
+	nil,                                     // 34: ares.v1.RegisterClusterRequest.LabelsEntry
+	nil,                                     // 35: ares.v1.RegisterClusterRequest.PricesEntry
+	(*timestamppb.Timestamp)(nil),           // 36: google.protobuf.Timestamp
+	(*TenantLoan)(nil),                      // 37: ares.v1.TenantLoan
 }
 var file_apipb_clusters_proto_depIdxs = []int32{
-	34, // 0: ares.v1.Cluster.state_since:type_name -> google.protobuf.Timestamp
-	30, // 1: ares.v1.Cluster.labels:type_name -> ares.v1.Cluster.LabelsEntry
-	31, // 2: ares.v1.Cluster.prices:type_name -> ares.v1.Cluster.PricesEntry
-	34, // 3: ares.v1.Cluster.joined_at:type_name -> google.protobuf.Timestamp
-	34, // 4: ares.v1.Cluster.reachable_since:type_name -> google.protobuf.Timestamp
-	34, // 5: ares.v1.Cluster.unreachable_since:type_name -> google.protobuf.Timestamp
-	35, // 6: ares.v1.Cluster.loans:type_name -> ares.v1.TenantLoan
-	32, // 7: ares.v1.RegisterClusterRequest.labels:type_name -> ares.v1.RegisterClusterRequest.LabelsEntry
-	33, // 8: ares.v1.RegisterClusterRequest.prices:type_name -> ares.v1.RegisterClusterRequest.PricesEntry
-	34, // 9: ares.v1.RegisterClusterResponse.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 10: ares.v1.RegisterClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 11: ares.v1.ListClustersResponse.clusters:type_name -> ares.v1.Cluster
-	0,  // 12: ares.v1.GetClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 13: ares.v1.CordonClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 14: ares.v1.UncordonClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 15: ares.v1.DrainClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 16: ares.v1.DeclareClusterDeadResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 17: ares.v1.LeaveClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 18: ares.v1.EndMembershipResponse.cluster:type_name -> ares.v1.Cluster
-	34, // 19: ares.v1.Membership.certificate_expires_at:type_name -> google.protobuf.Timestamp
-	23, // 20: ares.v1.GetMembershipResponse.membership:type_name -> ares.v1.Membership
-	23, // 21: ares.v1.JoinHubResponse.membership:type_name -> ares.v1.Membership
-	1,  // 22: ares.v1.ClustersService.RegisterCluster:input_type -> ares.v1.RegisterClusterRequest
-	3,  // 23: ares.v1.ClustersService.ListClusters:input_type -> ares.v1.ListClustersRequest
-	5,  // 24: ares.v1.ClustersService.GetCluster:input_type -> ares.v1.GetClusterRequest
-	7,  // 25: ares.v1.ClustersService.CordonCluster:input_type -> ares.v1.CordonClusterRequest
-	9,  // 26: ares.v1.ClustersService.UncordonCluster:input_type -> ares.v1.UncordonClusterRequest
-	11, // 27: ares.v1.ClustersService.DrainCluster:input_type -> ares.v1.DrainClusterRequest
-	13, // 28: ares.v1.ClustersService.DeclareClusterDead:input_type -> ares.v1.DeclareClusterDeadRequest
-	15, // 29: ares.v1.ClustersService.LeaveCluster:input_type -> ares.v1.LeaveClusterRequest
-	17, // 30: ares.v1.ClustersService.JoinCluster:input_type -> ares.v1.JoinClusterRequest
-	19, // 31: ares.v1.ClustersService.RenewClusterCertificate:input_type -> ares.v1.RenewClusterCertificateRequest
-	21, // 32: ares.v1.ClustersService.EndMembership:input_type -> ares.v1.EndMembershipRequest
-	24, // 33: ares.v1.ClustersService.GetMembership:input_type -> ares.v1.GetMembershipRequest
-	26, // 34: ares.v1.ClustersService.JoinHub:input_type -> ares.v1.JoinHubRequest
-	28, // 35: ares.v1.ClustersService.LeaveHub:input_type -> ares.v1.LeaveHubRequest
-	2,  // 36: ares.v1.ClustersService.RegisterCluster:output_type -> ares.v1.RegisterClusterResponse
-	4,  // 37: ares.v1.ClustersService.ListClusters:output_type -> ares.v1.ListClustersResponse
-	6,  // 38: ares.v1.ClustersService.GetCluster:output_type -> ares.v1.GetClusterResponse
-	8,  // 39: ares.v1.ClustersService.CordonCluster:output_type -> ares.v1.CordonClusterResponse
-	10, // 40: ares.v1.ClustersService.UncordonCluster:output_type -> ares.v1.UncordonClusterResponse
-	12, // 41: ares.v1.ClustersService.DrainCluster:output_type -> ares.v1.DrainClusterResponse
-	14, // 42: ares.v1.ClustersService.DeclareClusterDead:output_type -> ares.v1.DeclareClusterDeadResponse
-	16, // 43: ares.v1.ClustersService.LeaveCluster:output_type -> ares.v1.LeaveClusterResponse
-	18, // 44: ares.v1.ClustersService.JoinCluster:output_type -> ares.v1.JoinClusterResponse
-	20, // 45: ares.v1.ClustersService.RenewClusterCertificate:output_type -> ares.v1.RenewClusterCertificateResponse
-	22, // 46: ares.v1.ClustersService.EndMembership:output_type -> ares.v1.EndMembershipResponse
-	25, // 47: ares.v1.ClustersService.GetMembership:output_type -> ares.v1.GetMembershipResponse
-	27, // 48: ares.v1.ClustersService.JoinHub:output_type -> ares.v1.JoinHubResponse
-	29, // 49: ares.v1.ClustersService.LeaveHub:output_type -> ares.v1.LeaveHubResponse
-	36, // [36:50] is the sub-list for method output_type
-	22, // [22:36] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	36, // 0: ares.v1.Cluster.state_since:type_name -> google.protobuf.Timestamp
+	32, // 1: ares.v1.Cluster.labels:type_name -> ares.v1.Cluster.LabelsEntry
+	33, // 2: ares.v1.Cluster.prices:type_name -> ares.v1.Cluster.PricesEntry
+	36, // 3: ares.v1.Cluster.joined_at:type_name -> google.protobuf.Timestamp
+	36, // 4: ares.v1.Cluster.reachable_since:type_name -> google.protobuf.Timestamp
+	36, // 5: ares.v1.Cluster.unreachable_since:type_name -> google.protobuf.Timestamp
+	37, // 6: ares.v1.Cluster.loans:type_name -> ares.v1.TenantLoan
+	1,  // 7: ares.v1.Cluster.description:type_name -> ares.v1.ClusterDescription
+	36, // 8: ares.v1.Cluster.copied_at:type_name -> google.protobuf.Timestamp
+	2,  // 9: ares.v1.ClusterDescription.gpus:type_name -> ares.v1.ModelCount
+	34, // 10: ares.v1.RegisterClusterRequest.labels:type_name -> ares.v1.RegisterClusterRequest.LabelsEntry
+	35, // 11: ares.v1.RegisterClusterRequest.prices:type_name -> ares.v1.RegisterClusterRequest.PricesEntry
+	36, // 12: ares.v1.RegisterClusterResponse.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 13: ares.v1.RegisterClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 14: ares.v1.ListClustersResponse.clusters:type_name -> ares.v1.Cluster
+	0,  // 15: ares.v1.GetClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 16: ares.v1.CordonClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 17: ares.v1.UncordonClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 18: ares.v1.DrainClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 19: ares.v1.DeclareClusterDeadResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 20: ares.v1.LeaveClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 21: ares.v1.EndMembershipResponse.cluster:type_name -> ares.v1.Cluster
+	36, // 22: ares.v1.Membership.certificate_expires_at:type_name -> google.protobuf.Timestamp
+	25, // 23: ares.v1.GetMembershipResponse.membership:type_name -> ares.v1.Membership
+	25, // 24: ares.v1.JoinHubResponse.membership:type_name -> ares.v1.Membership
+	3,  // 25: ares.v1.ClustersService.RegisterCluster:input_type -> ares.v1.RegisterClusterRequest
+	5,  // 26: ares.v1.ClustersService.ListClusters:input_type -> ares.v1.ListClustersRequest
+	7,  // 27: ares.v1.ClustersService.GetCluster:input_type -> ares.v1.GetClusterRequest
+	9,  // 28: ares.v1.ClustersService.CordonCluster:input_type -> ares.v1.CordonClusterRequest
+	11, // 29: ares.v1.ClustersService.UncordonCluster:input_type -> ares.v1.UncordonClusterRequest
+	13, // 30: ares.v1.ClustersService.DrainCluster:input_type -> ares.v1.DrainClusterRequest
+	15, // 31: ares.v1.ClustersService.DeclareClusterDead:input_type -> ares.v1.DeclareClusterDeadRequest
+	17, // 32: ares.v1.ClustersService.LeaveCluster:input_type -> ares.v1.LeaveClusterRequest
+	19, // 33: ares.v1.ClustersService.JoinCluster:input_type -> ares.v1.JoinClusterRequest
+	21, // 34: ares.v1.ClustersService.RenewClusterCertificate:input_type -> ares.v1.RenewClusterCertificateRequest
+	23, // 35: ares.v1.ClustersService.EndMembership:input_type -> ares.v1.EndMembershipRequest
+	26, // 36: ares.v1.ClustersService.GetMembership:input_type -> ares.v1.GetMembershipRequest
+	28, // 37: ares.v1.ClustersService.JoinHub:input_type -> ares.v1.JoinHubRequest
+	30, // 38: ares.v1.ClustersService.LeaveHub:input_type -> ares.v1.LeaveHubRequest
+	4,  // 39: ares.v1.ClustersService.RegisterCluster:output_type -> ares.v1.RegisterClusterResponse
+	6,  // 40: ares.v1.ClustersService.ListClusters:output_type -> ares.v1.ListClustersResponse
+	8,  // 41: ares.v1.ClustersService.GetCluster:output_type -> ares.v1.GetClusterResponse
+	10, // 42: ares.v1.ClustersService.CordonCluster:output_type -> ares.v1.CordonClusterResponse
+	12, // 43: ares.v1.ClustersService.UncordonCluster:output_type -> ares.v1.UncordonClusterResponse
+	14, // 44: ares.v1.ClustersService.DrainCluster:output_type -> ares.v1.DrainClusterResponse
+	16, // 45: ares.v1.ClustersService.DeclareClusterDead:output_type -> ares.v1.DeclareClusterDeadResponse
+	18, // 46: ares.v1.ClustersService.LeaveCluster:output_type -> ares.v1.LeaveClusterResponse
+	20, // 47: ares.v1.ClustersService.JoinCluster:output_type -> ares.v1.JoinClusterResponse
+	22, // 48: ares.v1.ClustersService.RenewClusterCertificate:output_type -> ares.v1.RenewClusterCertificateResponse
+	24, // 49: ares.v1.ClustersService.EndMembership:output_type -> ares.v1.EndMembershipResponse
+	27, // 50: ares.v1.ClustersService.GetMembership:output_type -> ares.v1.GetMembershipResponse
+	29, // 51: ares.v1.ClustersService.JoinHub:output_type -> ares.v1.JoinHubResponse
+	31, // 52: ares.v1.ClustersService.LeaveHub:output_type -> ares.v1.LeaveHubResponse
+	39, // [39:53] is the sub-list for method output_type
+	25, // [25:39] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_apipb_clusters_proto_init() }
@@ -2045,7 +2226,7 @@ func file_apipb_clusters_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_clusters_proto_rawDesc), len(file_apipb_clusters_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -133,7 +133,7 @@ func (x OwnerRead_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OwnerRead_Kind.Descriptor instead.
 func (OwnerRead_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{30, 0}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{33, 0}
 }
 
 // MemberMessage is one message of a member to the hub.
@@ -151,6 +151,7 @@ type MemberMessage struct {
 	//	*MemberMessage_Loan
 	//	*MemberMessage_Roster
 	//	*MemberMessage_ReturnOffer
+	//	*MemberMessage_Description
 	Body          isMemberMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -283,6 +284,15 @@ func (x *MemberMessage) GetReturnOffer() *ReturnOffer {
 	return nil
 }
 
+func (x *MemberMessage) GetDescription() *MemberDescription {
+	if x != nil {
+		if x, ok := x.Body.(*MemberMessage_Description); ok {
+			return x.Description
+		}
+	}
+	return nil
+}
+
 type isMemberMessage_Body interface {
 	isMemberMessage_Body()
 }
@@ -327,6 +337,10 @@ type MemberMessage_ReturnOffer struct {
 	ReturnOffer *ReturnOffer `protobuf:"bytes,20,opt,name=return_offer,json=returnOffer,proto3,oneof"`
 }
 
+type MemberMessage_Description struct {
+	Description *MemberDescription `protobuf:"bytes,21,opt,name=description,proto3,oneof"`
+}
+
 func (*MemberMessage_Hello) isMemberMessage_Body() {}
 
 func (*MemberMessage_Confirmation) isMemberMessage_Body() {}
@@ -347,6 +361,8 @@ func (*MemberMessage_Roster) isMemberMessage_Body() {}
 
 func (*MemberMessage_ReturnOffer) isMemberMessage_Body() {}
 
+func (*MemberMessage_Description) isMemberMessage_Body() {}
+
 // HubMessage is one message of the hub to a member.
 type HubMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -364,6 +380,7 @@ type HubMessage struct {
 	//	*HubMessage_Loan
 	//	*HubMessage_Roster
 	//	*HubMessage_Tenant
+	//	*HubMessage_Metadata
 	Body          isHubMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -514,6 +531,15 @@ func (x *HubMessage) GetTenant() *SharedTenant {
 	return nil
 }
 
+func (x *HubMessage) GetMetadata() *MetadataNews {
+	if x != nil {
+		if x, ok := x.Body.(*HubMessage_Metadata); ok {
+			return x.Metadata
+		}
+	}
+	return nil
+}
+
 type isHubMessage_Body interface {
 	isHubMessage_Body()
 }
@@ -566,6 +592,10 @@ type HubMessage_Tenant struct {
 	Tenant *SharedTenant `protobuf:"bytes,12,opt,name=tenant,proto3,oneof"`
 }
 
+type HubMessage_Metadata struct {
+	Metadata *MetadataNews `protobuf:"bytes,20,opt,name=metadata,proto3,oneof"`
+}
+
 func (*HubMessage_Greeting) isHubMessage_Body() {}
 
 func (*HubMessage_Welcome) isHubMessage_Body() {}
@@ -589,6 +619,8 @@ func (*HubMessage_Loan) isHubMessage_Body() {}
 func (*HubMessage_Roster) isHubMessage_Body() {}
 
 func (*HubMessage_Tenant) isHubMessage_Body() {}
+
+func (*HubMessage_Metadata) isHubMessage_Body() {}
 
 // HubGreeting is the first message of a stream. The member writes the hub's
 // incarnation before it says hello. It refuses a hub whose revision is lower than
@@ -705,7 +737,10 @@ type MemberHello struct {
 	KeepsLoans bool `protobuf:"varint,12,opt,name=keeps_loans,json=keepsLoans,proto3" json:"keeps_loans,omitempty"`
 	// What the member may use of each tenant that has a loan, in the first hello to a hub
 	// that asks.
-	Loans         []*LoanAnswer `protobuf:"bytes,13,rep,name=loans,proto3" json:"loans,omitempty"`
+	Loans []*LoanAnswer `protobuf:"bytes,13,rep,name=loans,proto3" json:"loans,omitempty"`
+	// What the hub has said about its clusters, as far as the member knows, in the hellos to
+	// a hub that asks.
+	Metadata      []*MetadataEntry `protobuf:"bytes,14,rep,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -827,6 +862,13 @@ func (x *MemberHello) GetKeepsLoans() bool {
 func (x *MemberHello) GetLoans() []*LoanAnswer {
 	if x != nil {
 		return x.Loans
+	}
+	return nil
+}
+
+func (x *MemberHello) GetMetadata() []*MetadataEntry {
+	if x != nil {
+		return x.Metadata
 	}
 	return nil
 }
@@ -1175,6 +1217,198 @@ func (x *RosterAcknowledgement) GetVersion() int64 {
 	return 0
 }
 
+// MemberDescription is what the member says about itself: after the session is open, and
+// after a change, at most once a minute.
+type MemberDescription struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A revision of the member's store, which only grows.
+	Revision int64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// A ClusterDescription.
+	Description   []byte `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberDescription) Reset() {
+	*x = MemberDescription{}
+	mi := &file_apipb_federation_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberDescription) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberDescription) ProtoMessage() {}
+
+func (x *MemberDescription) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_federation_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberDescription.ProtoReflect.Descriptor instead.
+func (*MemberDescription) Descriptor() ([]byte, []int) {
+	return file_apipb_federation_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *MemberDescription) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *MemberDescription) GetDescription() []byte {
+	if x != nil {
+		return x.Description
+	}
+	return nil
+}
+
+// MetadataNews has what the hub and the clusters say about each cluster. The hub sends
+// everything after the session is open, and then what changes. A member merges it with
+// what it has: of two entries of one writer, the higher one wins.
+type MetadataNews struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entries       []*MetadataEntry       `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MetadataNews) Reset() {
+	*x = MetadataNews{}
+	mi := &file_apipb_federation_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MetadataNews) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MetadataNews) ProtoMessage() {}
+
+func (x *MetadataNews) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_federation_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MetadataNews.ProtoReflect.Descriptor instead.
+func (*MetadataNews) Descriptor() ([]byte, []int) {
+	return file_apipb_federation_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *MetadataNews) GetEntries() []*MetadataEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+// MetadataEntry is what one writer says about a cluster: the hub in `record`, the cluster
+// in `description`. An entry with neither is of a later version.
+type MetadataEntry struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Cluster     string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Incarnation int64                  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Revision    int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	// The hub's record of the cluster, in the form in which stores keep it.
+	Record []byte `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"`
+	// A ClusterDescription.
+	Description []byte `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
+	// Proves to the hub that the record is its own.
+	Seal          []byte `protobuf:"bytes,6,opt,name=seal,proto3" json:"seal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MetadataEntry) Reset() {
+	*x = MetadataEntry{}
+	mi := &file_apipb_federation_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MetadataEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MetadataEntry) ProtoMessage() {}
+
+func (x *MetadataEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_federation_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MetadataEntry.ProtoReflect.Descriptor instead.
+func (*MetadataEntry) Descriptor() ([]byte, []int) {
+	return file_apipb_federation_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *MetadataEntry) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *MetadataEntry) GetIncarnation() int64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *MetadataEntry) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *MetadataEntry) GetRecord() []byte {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+func (x *MetadataEntry) GetDescription() []byte {
+	if x != nil {
+		return x.Description
+	}
+	return nil
+}
+
+func (x *MetadataEntry) GetSeal() []byte {
+	if x != nil {
+		return x.Seal
+	}
+	return nil
+}
+
 type GrantRef struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -1185,7 +1419,7 @@ type GrantRef struct {
 
 func (x *GrantRef) Reset() {
 	*x = GrantRef{}
-	mi := &file_apipb_federation_proto_msgTypes[9]
+	mi := &file_apipb_federation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1431,7 @@ func (x *GrantRef) String() string {
 func (*GrantRef) ProtoMessage() {}
 
 func (x *GrantRef) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[9]
+	mi := &file_apipb_federation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1444,7 @@ func (x *GrantRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantRef.ProtoReflect.Descriptor instead.
 func (*GrantRef) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{9}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GrantRef) GetJobId() string {
@@ -1243,7 +1477,7 @@ type BoundGrant struct {
 
 func (x *BoundGrant) Reset() {
 	*x = BoundGrant{}
-	mi := &file_apipb_federation_proto_msgTypes[10]
+	mi := &file_apipb_federation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1255,7 +1489,7 @@ func (x *BoundGrant) String() string {
 func (*BoundGrant) ProtoMessage() {}
 
 func (x *BoundGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[10]
+	mi := &file_apipb_federation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1268,7 +1502,7 @@ func (x *BoundGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundGrant.ProtoReflect.Descriptor instead.
 func (*BoundGrant) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{10}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *BoundGrant) GetJobId() string {
@@ -1316,7 +1550,7 @@ type SessionConfirmation struct {
 
 func (x *SessionConfirmation) Reset() {
 	*x = SessionConfirmation{}
-	mi := &file_apipb_federation_proto_msgTypes[11]
+	mi := &file_apipb_federation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +1562,7 @@ func (x *SessionConfirmation) String() string {
 func (*SessionConfirmation) ProtoMessage() {}
 
 func (x *SessionConfirmation) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[11]
+	mi := &file_apipb_federation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1341,7 +1575,7 @@ func (x *SessionConfirmation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionConfirmation.ProtoReflect.Descriptor instead.
 func (*SessionConfirmation) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{11}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SessionConfirmation) GetCookie() string {
@@ -1363,7 +1597,7 @@ type MemberHeartbeat struct {
 
 func (x *MemberHeartbeat) Reset() {
 	*x = MemberHeartbeat{}
-	mi := &file_apipb_federation_proto_msgTypes[12]
+	mi := &file_apipb_federation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1375,7 +1609,7 @@ func (x *MemberHeartbeat) String() string {
 func (*MemberHeartbeat) ProtoMessage() {}
 
 func (x *MemberHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[12]
+	mi := &file_apipb_federation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +1622,7 @@ func (x *MemberHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberHeartbeat.ProtoReflect.Descriptor instead.
 func (*MemberHeartbeat) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{12}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *MemberHeartbeat) GetSequence() int64 {
@@ -1414,7 +1648,7 @@ type HeartbeatAnswer struct {
 
 func (x *HeartbeatAnswer) Reset() {
 	*x = HeartbeatAnswer{}
-	mi := &file_apipb_federation_proto_msgTypes[13]
+	mi := &file_apipb_federation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +1660,7 @@ func (x *HeartbeatAnswer) String() string {
 func (*HeartbeatAnswer) ProtoMessage() {}
 
 func (x *HeartbeatAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[13]
+	mi := &file_apipb_federation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +1673,7 @@ func (x *HeartbeatAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatAnswer.ProtoReflect.Descriptor instead.
 func (*HeartbeatAnswer) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{13}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *HeartbeatAnswer) GetSequence() int64 {
@@ -1459,7 +1693,7 @@ type MemberSummary struct {
 
 func (x *MemberSummary) Reset() {
 	*x = MemberSummary{}
-	mi := &file_apipb_federation_proto_msgTypes[14]
+	mi := &file_apipb_federation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1471,7 +1705,7 @@ func (x *MemberSummary) String() string {
 func (*MemberSummary) ProtoMessage() {}
 
 func (x *MemberSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[14]
+	mi := &file_apipb_federation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1484,7 +1718,7 @@ func (x *MemberSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberSummary.ProtoReflect.Descriptor instead.
 func (*MemberSummary) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{14}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *MemberSummary) GetSummary() []byte {
@@ -1508,7 +1742,7 @@ type GrantOffer struct {
 
 func (x *GrantOffer) Reset() {
 	*x = GrantOffer{}
-	mi := &file_apipb_federation_proto_msgTypes[15]
+	mi := &file_apipb_federation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1754,7 @@ func (x *GrantOffer) String() string {
 func (*GrantOffer) ProtoMessage() {}
 
 func (x *GrantOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[15]
+	mi := &file_apipb_federation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1767,7 @@ func (x *GrantOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantOffer.ProtoReflect.Descriptor instead.
 func (*GrantOffer) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{15}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GrantOffer) GetJobId() string {
@@ -1576,7 +1810,7 @@ type GrantWithdrawal struct {
 
 func (x *GrantWithdrawal) Reset() {
 	*x = GrantWithdrawal{}
-	mi := &file_apipb_federation_proto_msgTypes[16]
+	mi := &file_apipb_federation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1588,7 +1822,7 @@ func (x *GrantWithdrawal) String() string {
 func (*GrantWithdrawal) ProtoMessage() {}
 
 func (x *GrantWithdrawal) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[16]
+	mi := &file_apipb_federation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1601,7 +1835,7 @@ func (x *GrantWithdrawal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantWithdrawal.ProtoReflect.Descriptor instead.
 func (*GrantWithdrawal) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{16}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GrantWithdrawal) GetJobId() string {
@@ -1631,7 +1865,7 @@ type GrantClaim struct {
 
 func (x *GrantClaim) Reset() {
 	*x = GrantClaim{}
-	mi := &file_apipb_federation_proto_msgTypes[17]
+	mi := &file_apipb_federation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1643,7 +1877,7 @@ func (x *GrantClaim) String() string {
 func (*GrantClaim) ProtoMessage() {}
 
 func (x *GrantClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[17]
+	mi := &file_apipb_federation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1890,7 @@ func (x *GrantClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantClaim.ProtoReflect.Descriptor instead.
 func (*GrantClaim) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{17}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GrantClaim) GetJobId() string {
@@ -1700,7 +1934,7 @@ type GrantBid struct {
 
 func (x *GrantBid) Reset() {
 	*x = GrantBid{}
-	mi := &file_apipb_federation_proto_msgTypes[18]
+	mi := &file_apipb_federation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +1946,7 @@ func (x *GrantBid) String() string {
 func (*GrantBid) ProtoMessage() {}
 
 func (x *GrantBid) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[18]
+	mi := &file_apipb_federation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +1959,7 @@ func (x *GrantBid) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantBid.ProtoReflect.Descriptor instead.
 func (*GrantBid) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{18}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GrantBid) GetStartDelayMs() int64 {
@@ -1755,7 +1989,7 @@ type ClaimAnswer struct {
 
 func (x *ClaimAnswer) Reset() {
 	*x = ClaimAnswer{}
-	mi := &file_apipb_federation_proto_msgTypes[19]
+	mi := &file_apipb_federation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +2001,7 @@ func (x *ClaimAnswer) String() string {
 func (*ClaimAnswer) ProtoMessage() {}
 
 func (x *ClaimAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[19]
+	mi := &file_apipb_federation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +2014,7 @@ func (x *ClaimAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimAnswer.ProtoReflect.Descriptor instead.
 func (*ClaimAnswer) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{19}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ClaimAnswer) GetJobId() string {
@@ -1827,7 +2061,7 @@ type GrantReport struct {
 
 func (x *GrantReport) Reset() {
 	*x = GrantReport{}
-	mi := &file_apipb_federation_proto_msgTypes[20]
+	mi := &file_apipb_federation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +2073,7 @@ func (x *GrantReport) String() string {
 func (*GrantReport) ProtoMessage() {}
 
 func (x *GrantReport) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[20]
+	mi := &file_apipb_federation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +2086,7 @@ func (x *GrantReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantReport.ProtoReflect.Descriptor instead.
 func (*GrantReport) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{20}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GrantReport) GetJobId() string {
@@ -1909,7 +2143,7 @@ type ReportAcknowledgement struct {
 
 func (x *ReportAcknowledgement) Reset() {
 	*x = ReportAcknowledgement{}
-	mi := &file_apipb_federation_proto_msgTypes[21]
+	mi := &file_apipb_federation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +2155,7 @@ func (x *ReportAcknowledgement) String() string {
 func (*ReportAcknowledgement) ProtoMessage() {}
 
 func (x *ReportAcknowledgement) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[21]
+	mi := &file_apipb_federation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2168,7 @@ func (x *ReportAcknowledgement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportAcknowledgement.ProtoReflect.Descriptor instead.
 func (*ReportAcknowledgement) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{21}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReportAcknowledgement) GetJobId() string {
@@ -1971,7 +2205,7 @@ type RunMirror struct {
 
 func (x *RunMirror) Reset() {
 	*x = RunMirror{}
-	mi := &file_apipb_federation_proto_msgTypes[22]
+	mi := &file_apipb_federation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1983,7 +2217,7 @@ func (x *RunMirror) String() string {
 func (*RunMirror) ProtoMessage() {}
 
 func (x *RunMirror) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[22]
+	mi := &file_apipb_federation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1996,7 +2230,7 @@ func (x *RunMirror) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunMirror.ProtoReflect.Descriptor instead.
 func (*RunMirror) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{22}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RunMirror) GetJobId() string {
@@ -2040,7 +2274,7 @@ type GrantCancel struct {
 
 func (x *GrantCancel) Reset() {
 	*x = GrantCancel{}
-	mi := &file_apipb_federation_proto_msgTypes[23]
+	mi := &file_apipb_federation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2052,7 +2286,7 @@ func (x *GrantCancel) String() string {
 func (*GrantCancel) ProtoMessage() {}
 
 func (x *GrantCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[23]
+	mi := &file_apipb_federation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2065,7 +2299,7 @@ func (x *GrantCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantCancel.ProtoReflect.Descriptor instead.
 func (*GrantCancel) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{23}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GrantCancel) GetJobId() string {
@@ -2111,7 +2345,7 @@ type ReturnOffer struct {
 
 func (x *ReturnOffer) Reset() {
 	*x = ReturnOffer{}
-	mi := &file_apipb_federation_proto_msgTypes[24]
+	mi := &file_apipb_federation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2123,7 +2357,7 @@ func (x *ReturnOffer) String() string {
 func (*ReturnOffer) ProtoMessage() {}
 
 func (x *ReturnOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[24]
+	mi := &file_apipb_federation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2136,7 +2370,7 @@ func (x *ReturnOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReturnOffer.ProtoReflect.Descriptor instead.
 func (*ReturnOffer) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{24}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReturnOffer) GetJobId() string {
@@ -2183,7 +2417,7 @@ type ReturnRequest struct {
 
 func (x *ReturnRequest) Reset() {
 	*x = ReturnRequest{}
-	mi := &file_apipb_federation_proto_msgTypes[25]
+	mi := &file_apipb_federation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2195,7 +2429,7 @@ func (x *ReturnRequest) String() string {
 func (*ReturnRequest) ProtoMessage() {}
 
 func (x *ReturnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[25]
+	mi := &file_apipb_federation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2208,7 +2442,7 @@ func (x *ReturnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReturnRequest.ProtoReflect.Descriptor instead.
 func (*ReturnRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{25}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReturnRequest) GetJobId() string {
@@ -2259,7 +2493,7 @@ type LoanNotice struct {
 
 func (x *LoanNotice) Reset() {
 	*x = LoanNotice{}
-	mi := &file_apipb_federation_proto_msgTypes[26]
+	mi := &file_apipb_federation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2505,7 @@ func (x *LoanNotice) String() string {
 func (*LoanNotice) ProtoMessage() {}
 
 func (x *LoanNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[26]
+	mi := &file_apipb_federation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2284,7 +2518,7 @@ func (x *LoanNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoanNotice.ProtoReflect.Descriptor instead.
 func (*LoanNotice) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{26}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LoanNotice) GetTenantId() string {
@@ -2351,7 +2585,7 @@ type LoanAnswer struct {
 
 func (x *LoanAnswer) Reset() {
 	*x = LoanAnswer{}
-	mi := &file_apipb_federation_proto_msgTypes[27]
+	mi := &file_apipb_federation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2363,7 +2597,7 @@ func (x *LoanAnswer) String() string {
 func (*LoanAnswer) ProtoMessage() {}
 
 func (x *LoanAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[27]
+	mi := &file_apipb_federation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2376,7 +2610,7 @@ func (x *LoanAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoanAnswer.ProtoReflect.Descriptor instead.
 func (*LoanAnswer) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{27}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LoanAnswer) GetTenantId() string {
@@ -2435,7 +2669,7 @@ type SharedTenant struct {
 
 func (x *SharedTenant) Reset() {
 	*x = SharedTenant{}
-	mi := &file_apipb_federation_proto_msgTypes[28]
+	mi := &file_apipb_federation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2447,7 +2681,7 @@ func (x *SharedTenant) String() string {
 func (*SharedTenant) ProtoMessage() {}
 
 func (x *SharedTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[28]
+	mi := &file_apipb_federation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2460,7 +2694,7 @@ func (x *SharedTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedTenant.ProtoReflect.Descriptor instead.
 func (*SharedTenant) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{28}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SharedTenant) GetTenantId() string {
@@ -2543,7 +2777,7 @@ type MemberPresence struct {
 
 func (x *MemberPresence) Reset() {
 	*x = MemberPresence{}
-	mi := &file_apipb_federation_proto_msgTypes[29]
+	mi := &file_apipb_federation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2555,7 +2789,7 @@ func (x *MemberPresence) String() string {
 func (*MemberPresence) ProtoMessage() {}
 
 func (x *MemberPresence) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[29]
+	mi := &file_apipb_federation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2568,7 +2802,7 @@ func (x *MemberPresence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberPresence.ProtoReflect.Descriptor instead.
 func (*MemberPresence) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{29}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MemberPresence) GetCluster() string {
@@ -2618,7 +2852,7 @@ type OwnerRead struct {
 
 func (x *OwnerRead) Reset() {
 	*x = OwnerRead{}
-	mi := &file_apipb_federation_proto_msgTypes[30]
+	mi := &file_apipb_federation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2630,7 +2864,7 @@ func (x *OwnerRead) String() string {
 func (*OwnerRead) ProtoMessage() {}
 
 func (x *OwnerRead) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[30]
+	mi := &file_apipb_federation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2643,7 +2877,7 @@ func (x *OwnerRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerRead.ProtoReflect.Descriptor instead.
 func (*OwnerRead) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{30}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *OwnerRead) GetId() int64 {
@@ -2728,7 +2962,7 @@ type ReadAnswer struct {
 
 func (x *ReadAnswer) Reset() {
 	*x = ReadAnswer{}
-	mi := &file_apipb_federation_proto_msgTypes[31]
+	mi := &file_apipb_federation_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2740,7 +2974,7 @@ func (x *ReadAnswer) String() string {
 func (*ReadAnswer) ProtoMessage() {}
 
 func (x *ReadAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[31]
+	mi := &file_apipb_federation_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2753,7 +2987,7 @@ func (x *ReadAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadAnswer.ProtoReflect.Descriptor instead.
 func (*ReadAnswer) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{31}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ReadAnswer) GetCluster() string {
@@ -2852,7 +3086,7 @@ type OwnerRun struct {
 
 func (x *OwnerRun) Reset() {
 	*x = OwnerRun{}
-	mi := &file_apipb_federation_proto_msgTypes[32]
+	mi := &file_apipb_federation_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2864,7 +3098,7 @@ func (x *OwnerRun) String() string {
 func (*OwnerRun) ProtoMessage() {}
 
 func (x *OwnerRun) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[32]
+	mi := &file_apipb_federation_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2877,7 +3111,7 @@ func (x *OwnerRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerRun.ProtoReflect.Descriptor instead.
 func (*OwnerRun) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{32}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *OwnerRun) GetRun() []byte {
@@ -2899,7 +3133,7 @@ type ReadFailure struct {
 
 func (x *ReadFailure) Reset() {
 	*x = ReadFailure{}
-	mi := &file_apipb_federation_proto_msgTypes[33]
+	mi := &file_apipb_federation_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2911,7 +3145,7 @@ func (x *ReadFailure) String() string {
 func (*ReadFailure) ProtoMessage() {}
 
 func (x *ReadFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[33]
+	mi := &file_apipb_federation_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2924,7 +3158,7 @@ func (x *ReadFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFailure.ProtoReflect.Descriptor instead.
 func (*ReadFailure) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{33}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReadFailure) GetCode() string {
@@ -2956,7 +3190,7 @@ type ReadEnd struct {
 
 func (x *ReadEnd) Reset() {
 	*x = ReadEnd{}
-	mi := &file_apipb_federation_proto_msgTypes[34]
+	mi := &file_apipb_federation_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2968,7 +3202,7 @@ func (x *ReadEnd) String() string {
 func (*ReadEnd) ProtoMessage() {}
 
 func (x *ReadEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_federation_proto_msgTypes[34]
+	mi := &file_apipb_federation_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2981,14 +3215,14 @@ func (x *ReadEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadEnd.ProtoReflect.Descriptor instead.
 func (*ReadEnd) Descriptor() ([]byte, []int) {
-	return file_apipb_federation_proto_rawDescGZIP(), []int{34}
+	return file_apipb_federation_proto_rawDescGZIP(), []int{37}
 }
 
 var File_apipb_federation_proto protoreflect.FileDescriptor
 
 const file_apipb_federation_proto_rawDesc = "" +
 	"\n" +
-	"\x16apipb/federation.proto\x12\aares.v1\x1a\x17apipb/explanation.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\"\xa2\x04\n" +
+	"\x16apipb/federation.proto\x12\aares.v1\x1a\x17apipb/explanation.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\"\xe2\x04\n" +
 	"\rMemberMessage\x12,\n" +
 	"\x05hello\x18\x01 \x01(\v2\x14.ares.v1.MemberHelloH\x00R\x05hello\x12B\n" +
 	"\fconfirmation\x18\x02 \x01(\v2\x1c.ares.v1.SessionConfirmationH\x00R\fconfirmation\x128\n" +
@@ -2999,8 +3233,9 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"\x06mirror\x18\a \x01(\v2\x12.ares.v1.RunMirrorH\x00R\x06mirror\x12)\n" +
 	"\x04loan\x18\b \x01(\v2\x13.ares.v1.LoanAnswerH\x00R\x04loan\x128\n" +
 	"\x06roster\x18\t \x01(\v2\x1e.ares.v1.RosterAcknowledgementH\x00R\x06roster\x129\n" +
-	"\freturn_offer\x18\x14 \x01(\v2\x14.ares.v1.ReturnOfferH\x00R\vreturnOfferB\x06\n" +
-	"\x04body\"\x8e\x05\n" +
+	"\freturn_offer\x18\x14 \x01(\v2\x14.ares.v1.ReturnOfferH\x00R\vreturnOffer\x12>\n" +
+	"\vdescription\x18\x15 \x01(\v2\x1a.ares.v1.MemberDescriptionH\x00R\vdescriptionB\x06\n" +
+	"\x04body\"\xc3\x05\n" +
 	"\n" +
 	"HubMessage\x122\n" +
 	"\bgreeting\x18\x01 \x01(\v2\x14.ares.v1.HubGreetingH\x00R\bgreeting\x12/\n" +
@@ -3017,7 +3252,8 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"\x04loan\x18\n" +
 	" \x01(\v2\x13.ares.v1.LoanNoticeH\x00R\x04loan\x12)\n" +
 	"\x06roster\x18\v \x01(\v2\x0f.ares.v1.RosterH\x00R\x06roster\x12/\n" +
-	"\x06tenant\x18\f \x01(\v2\x15.ares.v1.SharedTenantH\x00R\x06tenantB\x06\n" +
+	"\x06tenant\x18\f \x01(\v2\x15.ares.v1.SharedTenantH\x00R\x06tenant\x123\n" +
+	"\bmetadata\x18\x14 \x01(\v2\x15.ares.v1.MetadataNewsH\x00R\bmetadataB\x06\n" +
 	"\x04body\"\xb1\x01\n" +
 	"\vHubGreeting\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12\x19\n" +
@@ -3026,7 +3262,7 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"restore_id\x18\x03 \x01(\tR\trestoreId\x12\x1a\n" +
 	"\brevision\x18\x04 \x01(\x03R\brevision\x12\x18\n" +
 	"\aversion\x18\x05 \x01(\tR\aversion\x12\x16\n" +
-	"\x06asking\x18\x06 \x01(\bR\x06asking\"\xb8\x03\n" +
+	"\x06asking\x18\x06 \x01(\bR\x06asking\"\xf7\x03\n" +
 	"\vMemberHello\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\acluster\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\x05R\bprotocol\x12\x19\n" +
@@ -3043,7 +3279,8 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"\x06roster\x18\v \x01(\v2\x0f.ares.v1.RosterR\x06roster\x12\x1f\n" +
 	"\vkeeps_loans\x18\f \x01(\bR\n" +
 	"keepsLoans\x124\n" +
-	"\x05loans\x18\r \x03(\v2\x13.ares.v1.LoanAnswerB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x05loans\"\xf7\x01\n" +
+	"\x05loans\x18\r \x03(\v2\x13.ares.v1.LoanAnswerB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x05loans\x12=\n" +
+	"\bmetadata\x18\x0e \x03(\v2\x16.ares.v1.MetadataEntryB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\bmetadata\"\xf7\x01\n" +
 	"\vListedGrant\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x120\n" +
@@ -3075,7 +3312,19 @@ const file_apipb_federation_proto_rawDesc = "" +
 	"\x05since\x18\x03 \x01(\x03R\x05since\x12%\n" +
 	"\x0ecertified_from\x18\x04 \x01(\x03R\rcertifiedFrom\"1\n" +
 	"\x15RosterAcknowledgement\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x03R\aversion\"7\n" +
+	"\aversion\x18\x01 \x01(\x03R\aversion\"\\\n" +
+	"\x11MemberDescription\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x03R\brevision\x12+\n" +
+	"\vdescription\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80\x02R\vdescription\"K\n" +
+	"\fMetadataNews\x12;\n" +
+	"\aentries\x18\x01 \x03(\v2\x16.ares.v1.MetadataEntryB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\aentries\"\xd2\x01\n" +
+	"\rMetadataEntry\x12!\n" +
+	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\acluster\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x16\n" +
+	"\x06record\x18\x04 \x01(\fR\x06record\x12+\n" +
+	"\vdescription\x18\x05 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80\x02R\vdescription\x12\x1b\n" +
+	"\x04seal\x18\x06 \x01(\fB\a\xbaH\x04z\x02\x18@R\x04seal\"7\n" +
 	"\bGrantRef\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\"\x7f\n" +
@@ -3233,7 +3482,7 @@ func file_apipb_federation_proto_rawDescGZIP() []byte {
 }
 
 var file_apipb_federation_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_apipb_federation_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_apipb_federation_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_apipb_federation_proto_goTypes = []any{
 	(ListedGrant_State)(0),        // 0: ares.v1.ListedGrant.State
 	(OwnerRead_Kind)(0),           // 1: ares.v1.OwnerRead.Kind
@@ -3246,87 +3495,94 @@ var file_apipb_federation_proto_goTypes = []any{
 	(*Roster)(nil),                // 8: ares.v1.Roster
 	(*RosterEntry)(nil),           // 9: ares.v1.RosterEntry
 	(*RosterAcknowledgement)(nil), // 10: ares.v1.RosterAcknowledgement
-	(*GrantRef)(nil),              // 11: ares.v1.GrantRef
-	(*BoundGrant)(nil),            // 12: ares.v1.BoundGrant
-	(*SessionConfirmation)(nil),   // 13: ares.v1.SessionConfirmation
-	(*MemberHeartbeat)(nil),       // 14: ares.v1.MemberHeartbeat
-	(*HeartbeatAnswer)(nil),       // 15: ares.v1.HeartbeatAnswer
-	(*MemberSummary)(nil),         // 16: ares.v1.MemberSummary
-	(*GrantOffer)(nil),            // 17: ares.v1.GrantOffer
-	(*GrantWithdrawal)(nil),       // 18: ares.v1.GrantWithdrawal
-	(*GrantClaim)(nil),            // 19: ares.v1.GrantClaim
-	(*GrantBid)(nil),              // 20: ares.v1.GrantBid
-	(*ClaimAnswer)(nil),           // 21: ares.v1.ClaimAnswer
-	(*GrantReport)(nil),           // 22: ares.v1.GrantReport
-	(*ReportAcknowledgement)(nil), // 23: ares.v1.ReportAcknowledgement
-	(*RunMirror)(nil),             // 24: ares.v1.RunMirror
-	(*GrantCancel)(nil),           // 25: ares.v1.GrantCancel
-	(*ReturnOffer)(nil),           // 26: ares.v1.ReturnOffer
-	(*ReturnRequest)(nil),         // 27: ares.v1.ReturnRequest
-	(*LoanNotice)(nil),            // 28: ares.v1.LoanNotice
-	(*LoanAnswer)(nil),            // 29: ares.v1.LoanAnswer
-	(*SharedTenant)(nil),          // 30: ares.v1.SharedTenant
-	(*MemberPresence)(nil),        // 31: ares.v1.MemberPresence
-	(*OwnerRead)(nil),             // 32: ares.v1.OwnerRead
-	(*ReadAnswer)(nil),            // 33: ares.v1.ReadAnswer
-	(*OwnerRun)(nil),              // 34: ares.v1.OwnerRun
-	(*ReadFailure)(nil),           // 35: ares.v1.ReadFailure
-	(*ReadEnd)(nil),               // 36: ares.v1.ReadEnd
-	(*StreamLogsRequest)(nil),     // 37: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),    // 38: ares.v1.StreamLogsResponse
-	(*Explanation)(nil),           // 39: ares.v1.Explanation
+	(*MemberDescription)(nil),     // 11: ares.v1.MemberDescription
+	(*MetadataNews)(nil),          // 12: ares.v1.MetadataNews
+	(*MetadataEntry)(nil),         // 13: ares.v1.MetadataEntry
+	(*GrantRef)(nil),              // 14: ares.v1.GrantRef
+	(*BoundGrant)(nil),            // 15: ares.v1.BoundGrant
+	(*SessionConfirmation)(nil),   // 16: ares.v1.SessionConfirmation
+	(*MemberHeartbeat)(nil),       // 17: ares.v1.MemberHeartbeat
+	(*HeartbeatAnswer)(nil),       // 18: ares.v1.HeartbeatAnswer
+	(*MemberSummary)(nil),         // 19: ares.v1.MemberSummary
+	(*GrantOffer)(nil),            // 20: ares.v1.GrantOffer
+	(*GrantWithdrawal)(nil),       // 21: ares.v1.GrantWithdrawal
+	(*GrantClaim)(nil),            // 22: ares.v1.GrantClaim
+	(*GrantBid)(nil),              // 23: ares.v1.GrantBid
+	(*ClaimAnswer)(nil),           // 24: ares.v1.ClaimAnswer
+	(*GrantReport)(nil),           // 25: ares.v1.GrantReport
+	(*ReportAcknowledgement)(nil), // 26: ares.v1.ReportAcknowledgement
+	(*RunMirror)(nil),             // 27: ares.v1.RunMirror
+	(*GrantCancel)(nil),           // 28: ares.v1.GrantCancel
+	(*ReturnOffer)(nil),           // 29: ares.v1.ReturnOffer
+	(*ReturnRequest)(nil),         // 30: ares.v1.ReturnRequest
+	(*LoanNotice)(nil),            // 31: ares.v1.LoanNotice
+	(*LoanAnswer)(nil),            // 32: ares.v1.LoanAnswer
+	(*SharedTenant)(nil),          // 33: ares.v1.SharedTenant
+	(*MemberPresence)(nil),        // 34: ares.v1.MemberPresence
+	(*OwnerRead)(nil),             // 35: ares.v1.OwnerRead
+	(*ReadAnswer)(nil),            // 36: ares.v1.ReadAnswer
+	(*OwnerRun)(nil),              // 37: ares.v1.OwnerRun
+	(*ReadFailure)(nil),           // 38: ares.v1.ReadFailure
+	(*ReadEnd)(nil),               // 39: ares.v1.ReadEnd
+	(*StreamLogsRequest)(nil),     // 40: ares.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),    // 41: ares.v1.StreamLogsResponse
+	(*Explanation)(nil),           // 42: ares.v1.Explanation
 }
 var file_apipb_federation_proto_depIdxs = []int32{
 	5,  // 0: ares.v1.MemberMessage.hello:type_name -> ares.v1.MemberHello
-	13, // 1: ares.v1.MemberMessage.confirmation:type_name -> ares.v1.SessionConfirmation
-	14, // 2: ares.v1.MemberMessage.heartbeat:type_name -> ares.v1.MemberHeartbeat
-	16, // 3: ares.v1.MemberMessage.summary:type_name -> ares.v1.MemberSummary
-	19, // 4: ares.v1.MemberMessage.claim:type_name -> ares.v1.GrantClaim
-	22, // 5: ares.v1.MemberMessage.report:type_name -> ares.v1.GrantReport
-	24, // 6: ares.v1.MemberMessage.mirror:type_name -> ares.v1.RunMirror
-	29, // 7: ares.v1.MemberMessage.loan:type_name -> ares.v1.LoanAnswer
+	16, // 1: ares.v1.MemberMessage.confirmation:type_name -> ares.v1.SessionConfirmation
+	17, // 2: ares.v1.MemberMessage.heartbeat:type_name -> ares.v1.MemberHeartbeat
+	19, // 3: ares.v1.MemberMessage.summary:type_name -> ares.v1.MemberSummary
+	22, // 4: ares.v1.MemberMessage.claim:type_name -> ares.v1.GrantClaim
+	25, // 5: ares.v1.MemberMessage.report:type_name -> ares.v1.GrantReport
+	27, // 6: ares.v1.MemberMessage.mirror:type_name -> ares.v1.RunMirror
+	32, // 7: ares.v1.MemberMessage.loan:type_name -> ares.v1.LoanAnswer
 	10, // 8: ares.v1.MemberMessage.roster:type_name -> ares.v1.RosterAcknowledgement
-	26, // 9: ares.v1.MemberMessage.return_offer:type_name -> ares.v1.ReturnOffer
-	4,  // 10: ares.v1.HubMessage.greeting:type_name -> ares.v1.HubGreeting
-	7,  // 11: ares.v1.HubMessage.welcome:type_name -> ares.v1.HubWelcome
-	15, // 12: ares.v1.HubMessage.heartbeat:type_name -> ares.v1.HeartbeatAnswer
-	17, // 13: ares.v1.HubMessage.offer:type_name -> ares.v1.GrantOffer
-	18, // 14: ares.v1.HubMessage.withdrawal:type_name -> ares.v1.GrantWithdrawal
-	21, // 15: ares.v1.HubMessage.claim:type_name -> ares.v1.ClaimAnswer
-	23, // 16: ares.v1.HubMessage.acknowledgement:type_name -> ares.v1.ReportAcknowledgement
-	25, // 17: ares.v1.HubMessage.cancel:type_name -> ares.v1.GrantCancel
-	27, // 18: ares.v1.HubMessage.return_request:type_name -> ares.v1.ReturnRequest
-	28, // 19: ares.v1.HubMessage.loan:type_name -> ares.v1.LoanNotice
-	8,  // 20: ares.v1.HubMessage.roster:type_name -> ares.v1.Roster
-	30, // 21: ares.v1.HubMessage.tenant:type_name -> ares.v1.SharedTenant
-	6,  // 22: ares.v1.MemberHello.grants:type_name -> ares.v1.ListedGrant
-	8,  // 23: ares.v1.MemberHello.roster:type_name -> ares.v1.Roster
-	29, // 24: ares.v1.MemberHello.loans:type_name -> ares.v1.LoanAnswer
-	0,  // 25: ares.v1.ListedGrant.state:type_name -> ares.v1.ListedGrant.State
-	12, // 26: ares.v1.HubWelcome.bound:type_name -> ares.v1.BoundGrant
-	11, // 27: ares.v1.HubWelcome.drop:type_name -> ares.v1.GrantRef
-	9,  // 28: ares.v1.Roster.clusters:type_name -> ares.v1.RosterEntry
-	20, // 29: ares.v1.GrantClaim.bid:type_name -> ares.v1.GrantBid
-	12, // 30: ares.v1.ClaimAnswer.bound:type_name -> ares.v1.BoundGrant
-	0,  // 31: ares.v1.GrantReport.outcome:type_name -> ares.v1.ListedGrant.State
-	0,  // 32: ares.v1.ReportAcknowledgement.outcome:type_name -> ares.v1.ListedGrant.State
-	1,  // 33: ares.v1.OwnerRead.kind:type_name -> ares.v1.OwnerRead.Kind
-	37, // 34: ares.v1.OwnerRead.logs:type_name -> ares.v1.StreamLogsRequest
-	34, // 35: ares.v1.ReadAnswer.run:type_name -> ares.v1.OwnerRun
-	38, // 36: ares.v1.ReadAnswer.logs:type_name -> ares.v1.StreamLogsResponse
-	39, // 37: ares.v1.ReadAnswer.explanation:type_name -> ares.v1.Explanation
-	35, // 38: ares.v1.ReadAnswer.failure:type_name -> ares.v1.ReadFailure
-	2,  // 39: ares.v1.FederationService.Connect:input_type -> ares.v1.MemberMessage
-	31, // 40: ares.v1.FederationService.ServeReads:input_type -> ares.v1.MemberPresence
-	33, // 41: ares.v1.FederationService.AnswerRead:input_type -> ares.v1.ReadAnswer
-	3,  // 42: ares.v1.FederationService.Connect:output_type -> ares.v1.HubMessage
-	32, // 43: ares.v1.FederationService.ServeReads:output_type -> ares.v1.OwnerRead
-	36, // 44: ares.v1.FederationService.AnswerRead:output_type -> ares.v1.ReadEnd
-	42, // [42:45] is the sub-list for method output_type
-	39, // [39:42] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	29, // 9: ares.v1.MemberMessage.return_offer:type_name -> ares.v1.ReturnOffer
+	11, // 10: ares.v1.MemberMessage.description:type_name -> ares.v1.MemberDescription
+	4,  // 11: ares.v1.HubMessage.greeting:type_name -> ares.v1.HubGreeting
+	7,  // 12: ares.v1.HubMessage.welcome:type_name -> ares.v1.HubWelcome
+	18, // 13: ares.v1.HubMessage.heartbeat:type_name -> ares.v1.HeartbeatAnswer
+	20, // 14: ares.v1.HubMessage.offer:type_name -> ares.v1.GrantOffer
+	21, // 15: ares.v1.HubMessage.withdrawal:type_name -> ares.v1.GrantWithdrawal
+	24, // 16: ares.v1.HubMessage.claim:type_name -> ares.v1.ClaimAnswer
+	26, // 17: ares.v1.HubMessage.acknowledgement:type_name -> ares.v1.ReportAcknowledgement
+	28, // 18: ares.v1.HubMessage.cancel:type_name -> ares.v1.GrantCancel
+	30, // 19: ares.v1.HubMessage.return_request:type_name -> ares.v1.ReturnRequest
+	31, // 20: ares.v1.HubMessage.loan:type_name -> ares.v1.LoanNotice
+	8,  // 21: ares.v1.HubMessage.roster:type_name -> ares.v1.Roster
+	33, // 22: ares.v1.HubMessage.tenant:type_name -> ares.v1.SharedTenant
+	12, // 23: ares.v1.HubMessage.metadata:type_name -> ares.v1.MetadataNews
+	6,  // 24: ares.v1.MemberHello.grants:type_name -> ares.v1.ListedGrant
+	8,  // 25: ares.v1.MemberHello.roster:type_name -> ares.v1.Roster
+	32, // 26: ares.v1.MemberHello.loans:type_name -> ares.v1.LoanAnswer
+	13, // 27: ares.v1.MemberHello.metadata:type_name -> ares.v1.MetadataEntry
+	0,  // 28: ares.v1.ListedGrant.state:type_name -> ares.v1.ListedGrant.State
+	15, // 29: ares.v1.HubWelcome.bound:type_name -> ares.v1.BoundGrant
+	14, // 30: ares.v1.HubWelcome.drop:type_name -> ares.v1.GrantRef
+	9,  // 31: ares.v1.Roster.clusters:type_name -> ares.v1.RosterEntry
+	13, // 32: ares.v1.MetadataNews.entries:type_name -> ares.v1.MetadataEntry
+	23, // 33: ares.v1.GrantClaim.bid:type_name -> ares.v1.GrantBid
+	15, // 34: ares.v1.ClaimAnswer.bound:type_name -> ares.v1.BoundGrant
+	0,  // 35: ares.v1.GrantReport.outcome:type_name -> ares.v1.ListedGrant.State
+	0,  // 36: ares.v1.ReportAcknowledgement.outcome:type_name -> ares.v1.ListedGrant.State
+	1,  // 37: ares.v1.OwnerRead.kind:type_name -> ares.v1.OwnerRead.Kind
+	40, // 38: ares.v1.OwnerRead.logs:type_name -> ares.v1.StreamLogsRequest
+	37, // 39: ares.v1.ReadAnswer.run:type_name -> ares.v1.OwnerRun
+	41, // 40: ares.v1.ReadAnswer.logs:type_name -> ares.v1.StreamLogsResponse
+	42, // 41: ares.v1.ReadAnswer.explanation:type_name -> ares.v1.Explanation
+	38, // 42: ares.v1.ReadAnswer.failure:type_name -> ares.v1.ReadFailure
+	2,  // 43: ares.v1.FederationService.Connect:input_type -> ares.v1.MemberMessage
+	34, // 44: ares.v1.FederationService.ServeReads:input_type -> ares.v1.MemberPresence
+	36, // 45: ares.v1.FederationService.AnswerRead:input_type -> ares.v1.ReadAnswer
+	3,  // 46: ares.v1.FederationService.Connect:output_type -> ares.v1.HubMessage
+	35, // 47: ares.v1.FederationService.ServeReads:output_type -> ares.v1.OwnerRead
+	39, // 48: ares.v1.FederationService.AnswerRead:output_type -> ares.v1.ReadEnd
+	46, // [46:49] is the sub-list for method output_type
+	43, // [43:46] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_apipb_federation_proto_init() }
@@ -3347,6 +3603,7 @@ func file_apipb_federation_proto_init() {
 		(*MemberMessage_Loan)(nil),
 		(*MemberMessage_Roster)(nil),
 		(*MemberMessage_ReturnOffer)(nil),
+		(*MemberMessage_Description)(nil),
 	}
 	file_apipb_federation_proto_msgTypes[1].OneofWrappers = []any{
 		(*HubMessage_Greeting)(nil),
@@ -3361,8 +3618,9 @@ func file_apipb_federation_proto_init() {
 		(*HubMessage_Loan)(nil),
 		(*HubMessage_Roster)(nil),
 		(*HubMessage_Tenant)(nil),
+		(*HubMessage_Metadata)(nil),
 	}
-	file_apipb_federation_proto_msgTypes[31].OneofWrappers = []any{
+	file_apipb_federation_proto_msgTypes[34].OneofWrappers = []any{
 		(*ReadAnswer_Run)(nil),
 		(*ReadAnswer_Logs)(nil),
 		(*ReadAnswer_Explanation)(nil),
@@ -3374,7 +3632,7 @@ func file_apipb_federation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_federation_proto_rawDesc), len(file_apipb_federation_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   35,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

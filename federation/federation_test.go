@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
@@ -47,6 +48,7 @@ type hub struct {
 	record   func(context.Context, *store.Roster) error                  // writes rosters into history, or nil
 	alarm    atomic.Pointer[chan string]                                 // gets the reasons of refused hellos
 	now      func() time.Time                                            // its clock, or nil for time.Now
+	seal     func(cluster string, revision int64, word string) []byte    // or nil
 	options  []grpc.ServerOption
 	stop     func()
 	// The hub calls authenticate while it handles a hello, if it is not nil.
@@ -80,7 +82,7 @@ func (h *hub) start(addr string) {
 	if h.choosing {
 		h.hub.Chooser = choose.New(config.Default(), choose.Default())
 	}
-	h.hub.Choose, h.hub.RecordRoster = h.choose, h.record
+	h.hub.Choose, h.hub.RecordRoster, h.hub.Seal = h.choose, h.record, h.seal
 	if h.now != nil {
 		h.hub.Now = h.now
 	}
@@ -173,6 +175,7 @@ type member struct {
 	sink     func(ares.Batch)                       // sees every batch before the cluster's own parts do; it may be nil
 	stop     func()
 
+	nodes     atomic.Int32  // the number of nodes of which the uplink tells the hub
 	lateAfter time.Duration // of the uplink, or 0 for its default
 	// ahead is how far the clock of the uplink has jumped, in nanoseconds. Each reading lets it jump by as much as `leap`.
 	ahead, leap atomic.Int64
@@ -271,6 +274,13 @@ func (m *member) start() {
 		})
 		return out
 	}, 100*time.Millisecond
+	m.uplink.Describe, m.uplink.DescribeEvery = func() []byte {
+		data, err := proto.Marshal(&apipb.ClusterDescription{Nodes: m.nodes.Load(), Gpus: []*apipb.ModelCount{{Model: "H100", Count: 8 * m.nodes.Load()}}})
+		if err != nil {
+			t.Error(err)
+		}
+		return data
+	}, 20*time.Millisecond
 	m.uplink.Plan = func(j *ares.Job, p *ares.RuntimePredicted) (ares.Placing, *ares.Explanation) {
 		if m.claimAll.Load() {
 			return ares.Placing{Job: j.ID}, nil

@@ -3,6 +3,7 @@ package federation
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,6 +53,9 @@ type Hub struct {
 	Reachable func(cluster string, reachable bool)
 	// Alarm is called when a hello must be refused because the member's store was copied or rolled back. It may be nil.
 	Alarm func(cluster, why string)
+	// Seal returns what proves that this hub has said something about a cluster, also after its restore. If it is nil, a restored
+	// hub believes what members keep of its words; only tests do that.
+	Seal func(cluster string, revision int64, word string) []byte
 	// RecordRoster writes the roster where a backup of the hub's store does not reach: into the history database. If it is nil,
 	// only members keep the roster.
 	RecordRoster func(context.Context, *store.Roster) error
@@ -123,6 +127,14 @@ func (h *Hub) grant(id ares.JobID) *ares.Grant {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.grants[id]
+}
+
+// OfferedTo returns the clusters to which a job is offered now, the best first.
+func (h *Hub) OfferedTo(id ares.JobID) []string {
+	if g := h.grant(id); g != nil && g.State == ares.GrantOffered {
+		return slices.Clone(g.Clusters)
+	}
+	return nil
 }
 
 // Run campaigns for leadership until ctx ends, and runs the federation while this server leads.

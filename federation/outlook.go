@@ -46,7 +46,7 @@ func closedBy(c *store.Cluster, connected bool, to string) choose.Blocker {
 	case !connected:
 		return choose.Blocker{Kind: unreachable, Detail: "it is not connected " + to}
 	case c.Damped:
-		return choose.Blocker{Kind: flapping, Detail: "its connection was lost too often: it gets no offers until the connection is stable"}
+		return choose.Blocker{Kind: flapping, Detail: "its connection was lost too often: it gets no offers until the connection was stable for a while, or until an administrator runs `ares cluster uncordon " + c.Name + "`"}
 	case !c.Known:
 		return choose.Blocker{Kind: unlisted, Detail: "it is new, and its name is not stored outside of the hub yet"}
 	}

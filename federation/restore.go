@@ -69,6 +69,9 @@ func (t *term) resolve(ctx context.Context) error {
 	if err = t.adoptLoans(ctx, asking); err != nil {
 		return err
 	}
+	if err = t.recall(ctx); err != nil {
+		return err
+	}
 	if err = t.Store.EndAsking(ctx, t.lead, asking); err != nil {
 		return err
 	}

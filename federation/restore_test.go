@@ -97,10 +97,6 @@ func TestHubRestored(t *testing.T) {
 	}
 	again := h.submit()
 	controltest.Await(t, h.view, "a new grant", func() bool { e := h.view.Job(again); return e != nil && e.Run.Epoch > epoch })
-	if c, err := h.s.Cluster(t.Context(), "b"); err != nil || c.Decided != store.ClusterCordoned {
-		t.Errorf("a cluster of which the hub knows only the name is %+v, %v", c, err)
-	}
-	join(t, h, b)
 	next := h.submit(inB)
 	b.claimSeat(t, next)
 	h.await(next, ares.Running)

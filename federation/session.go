@@ -9,6 +9,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/federation/grant"
+	"github.com/ares-scheduler/ares/federation/metadata"
 	"github.com/ares-scheduler/ares/federation/summary"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -45,6 +46,8 @@ type session struct {
 	returning map[ares.JobID]returnAsked
 	// returnable are the jobs that the member would give back.
 	returnable map[ares.JobID]returnOffer
+	copies     metadata.Map        // what the member keeps of the hub's words, while the hub asks
+	words      *clusterWords       // that the member was told
 	told       *store.Roster       // the last roster that the member was sent, nil before the first one
 	stored     *store.Roster       // the last one that it has acknowledged
 	shared     map[string]int64    // revisions of the tenants that it was told
@@ -63,6 +66,7 @@ func (t *term) connect(stream apipb.FederationService_ConnectServer) error {
 		t: t, ctx: ctx, end: end, call: stream.Context(),
 		in: newMailbox[*apipb.MemberMessage](), out: newMailbox[*apipb.HubMessage](), heard: time.Now(),
 		offered: map[ares.JobID]int64{}, cancelled: map[ares.JobID]int64{}, returning: map[ares.JobID]returnAsked{}, returnable: map[ares.JobID]returnOffer{},
+		words: &clusterWords{},
 	}
 	s.out.put(&apipb.HubMessage{Body: &apipb.HubMessage_Greeting{Greeting: &apipb.HubGreeting{
 		Protocol: protocol, StoreId: t.id.Store, RestoreId: t.id.Restore, Revision: revision, Version: t.Version, Asking: t.isAsking(),
@@ -173,6 +177,8 @@ func (s *session) handle(m *apipb.MemberMessage) error {
 		s.storedRoster(b.Roster)
 	case *apipb.MemberMessage_Loan:
 		s.loanAnswered(b.Loan)
+	case *apipb.MemberMessage_Description:
+		return s.describe(b.Description)
 	}
 	return nil
 }
@@ -227,6 +233,9 @@ func (s *session) hear(m *apipb.MemberHello) error {
 			return ares.Errorf(ares.Invalid, "the hello lists %s as final without its run", ares.Clip(l.GetJobId()))
 		}
 		s.hello.Grants = append(s.hello.Grants, e)
+	}
+	if len(m.GetMetadata()) > 0 && s.t.isAsking() {
+		s.copies = s.copies.Merge(s.t.ownWords(decodeMetadata(m.GetMetadata())))
 	}
 	if m.GetMore() {
 		return nil

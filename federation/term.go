@@ -36,6 +36,7 @@ type term struct {
 	quoted     map[ares.JobID]quotedOffer // the open offers that this leader has made with the Chooser
 	roster     *store.Roster              // as of the last read of the clusters
 	recorded   *store.Roster              // the last one that was written to history
+	words      *clusterWords              // what is said about clusters
 
 	binder     binder
 	rosterNews chan struct{} // holds one token when the roster is to be written to history
@@ -60,6 +61,10 @@ func (h *Hub) newTerm(ctx context.Context, lead *store.Leadership) (*term, error
 	if err != nil {
 		return nil, err
 	}
+	words, err := h.Store.ClusterMetadata(ctx, id.Store)
+	if err != nil {
+		return nil, err
+	}
 	if err = h.view.WaitFor(ctx, revision); err != nil {
 		return nil, err
 	}
@@ -67,7 +72,7 @@ func (h *Hub) newTerm(ctx context.Context, lead *store.Leadership) (*term, error
 		Hub: h, ctx: ctx, lead: lead, id: id, me: incarnation(id, 0), asking: asking, changed: make(chan struct{}, 1),
 		clusters: map[string]store.Cluster{}, sessions: map[string]*session{}, unheard: map[string]time.Time{}, lost: map[string]bool{},
 		biddings: map[ares.JobID]*bidding{}, quoted: map[ares.JobID]quotedOffer{}, waiting: map[ares.JobID]bool{},
-		roster: &store.Roster{}, rosterNews: make(chan struct{}, 1),
+		roster: &store.Roster{}, rosterNews: make(chan struct{}, 1), words: &clusterWords{metadataOf(words)},
 	}
 	if asking != nil {
 		h.Log.Warn("the hub's store was restored from a backup: nothing is granted until every cluster has answered")
@@ -125,6 +130,7 @@ func (t *term) round(ctx context.Context) error {
 	err = t.lend(ctx) // before the offers that depend on it
 	t.look()
 	t.tellRoster()
+	t.tellMetadata()
 	t.askForReturns(due)
 	if err = errors.Join(err, t.vouch(ctx)); due {
 		err = errors.Join(err, t.fence(ctx))
@@ -152,9 +158,13 @@ func (t *term) readClusters(ctx context.Context) (bool, error) {
 		was := t.clusters[list[i].Name]
 		decided = decided || was.Decided != list[i].Decided || was.Stops != list[i].Stops
 	}
+	err = t.describe(list)
 	t.clusters, t.read = known, time.Now()
 	t.setRoster(list, revision)
 	t.mu.Unlock()
+	if err != nil {
+		return false, err
+	}
 	if decided { // a drained cluster is asked to return its jobs
 		t.Hub.mu.Lock()
 		t.reset = true

@@ -61,6 +61,10 @@ type Uplink struct {
 	Summary func() []byte
 	// SummaryEvery is the shortest time between two summaries. Default one second.
 	SummaryEvery time.Duration
+	// Describe returns what this cluster says about itself, an encoded apipb.ClusterDescription. It may be nil.
+	Describe func() []byte
+	// DescribeEvery is the shortest time between two descriptions. Default DescribeEvery.
+	DescribeEvery time.Duration
 	// Heartbeat is the time between two heartbeats. Default DefaultHeartbeat.
 	Heartbeat time.Duration
 	// ClaimAhead is how far ahead jobs are claimed. 0 means that only jobs which would start now are claimed.
@@ -90,7 +94,7 @@ type Uplink struct {
 // NewUplink returns an Uplink. The given view keeps it up to date.
 func NewUplink(view *cache.View) *Uplink {
 	u := &Uplink{
-		view: view, Heartbeat: DefaultHeartbeat, SummaryEvery: time.Second, ClaimAhead: DefaultClaimAhead, LateAfter: time.Minute, Boot: boottime.Now,
+		view: view, Heartbeat: DefaultHeartbeat, SummaryEvery: time.Second, DescribeEvery: DescribeEvery, ClaimAhead: DefaultClaimAhead, LateAfter: time.Minute, Boot: boottime.Now,
 		suspended: map[ares.JobID]int64{}, touched: map[ares.JobID]bool{}, news: make(chan struct{}, 1), mode: grant.Autonomous, why: "not connected yet",
 		cookieChanged: make(chan struct{}),
 	}
@@ -171,18 +175,28 @@ const (
 
 // watchMode keeps the mode up to date while there is no session, and stops fenced jobs in time.
 func (u *Uplink) watchMode(ctx context.Context) {
-	tick := time.NewTicker(max(u.Heartbeat/4, time.Millisecond))
-	defer tick.Stop()
 	for {
 		now := u.Boot()
 		u.setMode(now)
 		u.stopFenced(ctx, now)
-		select {
-		case <-ctx.Done():
+		wait := max(u.Heartbeat/4, time.Millisecond)
+		if left := u.untilAutonomous(u.Boot()); left > 0 {
+			wait = min(wait, left)
+		}
+		if !pause.For(ctx, wait) {
 			return
-		case <-tick.C:
 		}
 	}
+}
+
+// untilAutonomous returns the time after which the hub counts as silent if it answers no more, or 0 if it does already.
+func (u *Uplink) untilAutonomous(now boottime.Time) time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.answered.IsZero() {
+		return 0
+	}
+	return max(grant.Missed*u.Heartbeat-now.Sub(u.answered), 0)
 }
 
 func (u *Uplink) setMode(now boottime.Time) {

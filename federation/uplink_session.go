@@ -43,6 +43,10 @@ type link struct {
 
 	summary    []byte    // that was sent last
 	summarized time.Time // when it was sent
+
+	described   string    // that was sent last
+	describedOf int64     // the revision that was sent with it
+	describedAt time.Time // when it was last made
 }
 
 // The method `connect` opens a session and keeps it until an error or a silence ends it.
@@ -133,6 +137,9 @@ func (l *link) work() error {
 			lastSummary = time.Now()
 			l.summarize()
 		}
+		if err := l.describe(); err != nil {
+			return err
+		}
 		l.offerWaiting()
 		if dirty {
 			dirty = false
@@ -180,6 +187,8 @@ func (l *link) handle(m *apipb.HubMessage) error {
 		return l.giveBack(b.ReturnRequest)
 	case *apipb.HubMessage_Roster:
 		return l.keepRoster(b.Roster)
+	case *apipb.HubMessage_Metadata:
+		return l.keepMetadata(b.Metadata)
 	case *apipb.HubMessage_Tenant:
 		return l.shared(b.Tenant)
 	case *apipb.HubMessage_Loan:
@@ -234,7 +243,11 @@ func (l *link) hello(id store.Identity, revision int64, all bool) error {
 	}
 	var roster *apipb.Roster
 	var loans []*apipb.LoanAnswer
+	var copies [][]*apipb.MetadataEntry
 	if all {
+		if copies, err = l.copies(); err != nil {
+			return err
+		}
 		if roster, err = l.roster(); err != nil {
 			return err
 		}
@@ -244,13 +257,18 @@ func (l *link) hello(id store.Identity, revision int64, all bool) error {
 	}
 	for {
 		n := min(len(list), maxListed)
+		var part []*apipb.MetadataEntry
+		if len(copies) > 0 {
+			part, copies = copies[0], copies[1:]
+		}
+		more := n < len(list) || len(copies) > 0
 		l.put(&apipb.MemberMessage{Body: &apipb.MemberMessage_Hello{Hello: &apipb.MemberHello{
 			Cluster: l.member.Name, Protocol: protocol, StoreId: id.Store, RestoreId: id.Restore, Revision: revision, Cookie: cmp.Or(l.member.PendingCookie, l.member.Cookie),
-			Version: l.u.Version, Incarnation: l.me.Incarnation, Grants: list[:n], More: n < len(list), Roster: roster,
-			KeepsLoans: true, Loans: loans,
+			Version: l.u.Version, Incarnation: l.me.Incarnation, Grants: list[:n], More: more, Roster: roster,
+			KeepsLoans: true, Loans: loans, Metadata: part,
 		}}})
 		roster, loans = nil, nil // the first part has them
-		if list = list[n:]; len(list) == 0 {
+		if list = list[n:]; !more {
 			return nil
 		}
 	}

@@ -146,8 +146,10 @@ func partOf(field protoreflect.Name) proto.Message {
 	switch field {
 	case "job", "run":
 		return &storepb.Batch{}
-	case "value":
+	case "value", "record":
 		return &storepb.Record{}
+	case "description":
+		return &apipb.ClusterDescription{}
 	case "summary":
 		return &apipb.ClusterSummary{}
 	}

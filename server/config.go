@@ -187,8 +187,8 @@ type SchedulerConfig struct {
 	// order attained. Default 0, which means 3200.
 	AttainedGPUSeconds int `yaml:"attained_gpu_seconds"`
 	// PreemptByOrder lets a waiting job preempt running jobs of its queue and
-	// class that come later in queue_order, if they save checkpoints
-	// (checkpoint.enabled) and it then fits. It needs a queue_order other than
+	// class that come later in queue_order, if they allow it (checkpoint.enabled
+	// or preemptible) and it then fits. It needs a queue_order other than
 	// expected-work, aged, fifo and edf. Default false.
 	PreemptByOrder bool `yaml:"preempt_by_order"`
 	// PreemptPeersAfterHours is the waiting time after which, with the order

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"sync"
 	"time"
 
@@ -24,6 +25,9 @@ func (s *Server) newHub(parts map[string]func(context.Context, *store.Leadership
 	h.TTL = time.Duration(s.cfg.Scheduler.LeaderTTLSeconds) * time.Second
 	h.Heartbeat = s.cfg.Federation.heartbeat()
 	h.Authenticate = authenticateMember
+	h.Seal = func(cluster string, revision int64, word string) []byte {
+		return s.trust.Authority.MAC("metadata of a cluster", []byte(cluster+"\x00"+strconv.FormatInt(revision, 10)+"\x00"+word))
+	}
 	h.Chooser = choose.New(s.cfg.engine(), choose.Default())
 	if s.cfg.History.URL != "" { // a file of this server may be lost together with the store
 		h.RecordRoster = s.recordRoster

@@ -3,16 +3,23 @@ package server
 import (
 	"cmp"
 	"context"
+	"maps"
+	"net"
+	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/pipeline"
+	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/federation"
 	"github.com/ares-scheduler/ares/federation/grant"
 	"github.com/ares-scheduler/ares/federation/summary"
+	"github.com/ares-scheduler/ares/loopback"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -39,7 +46,7 @@ func (s *Server) newUplink() *federation.Uplink {
 		turn++
 		return s.dialHub(ctx, hubs[turn%len(hubs)])
 	}
-	u.DialServer, u.Answer = s.dialHub, s.answerHub
+	u.DialServer, u.Answer, u.Describe = s.dialHub, s.answerHub, s.describe
 	return u
 }
 
@@ -55,7 +62,45 @@ func (s *Server) summary() []byte {
 	return data
 }
 
-// recordMode writes whether the hub answers, so that every server of the cluster can say so. It reads the mode inside the
+// describe returns what this cluster says about itself to the hub and to its other clusters. It is nil if it cannot be encoded.
+func (s *Server) describe() []byte {
+	d := &apipb.ClusterDescription{Version: Version}
+	if addr := s.Advertised(); !loopback.Host(hostOf(addr)) {
+		d.Server = addr
+	}
+	models := map[string]int32{}
+	entries, _ := s.View.Nodes()
+	for _, e := range entries {
+		if e.State(time.Now()) == ares.Offline {
+			continue
+		}
+		d.Nodes, d.CpuCores, d.MemoryMb = d.GetNodes()+1, d.GetCpuCores()+int32(e.Node.CPUs), d.GetMemoryMb()+int64(e.Node.MemoryMB)
+		for i := range e.Node.Devices {
+			if dev := &e.Node.Devices[i]; dev.Healthy && dev.Parent == "" {
+				models[dev.Model]++
+			}
+		}
+	}
+	for _, model := range slices.Sorted(maps.Keys(models))[:min(len(models), summary.MaxModels)] {
+		d.Gpus = append(d.Gpus, &apipb.ModelCount{Model: model, Count: models[model]})
+	}
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(d)
+	if err != nil {
+		s.log.Error("describe this cluster for the hub", "error", err)
+		return nil
+	}
+	return data
+}
+
+func hostOf(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	return host
+}
+
+// recordMode writes whether the hub answers, and when it last did, so that every server of the cluster can say so. It reads the mode inside the
 // change, so the last writer writes the mode of that moment.
 func (s *Server) recordMode() {
 	ctx, cancel := context.WithTimeout(context.Background(), hubTimeout)
@@ -65,8 +110,11 @@ func (s *Server) recordMode() {
 	}
 	_, err := s.Store.UpdateMembership(ctx, func(m *store.Membership) error {
 		if m.Name != "" {
-			mode, _, _ := s.Uplink.Mode()
+			mode, age, _ := s.Uplink.Mode()
 			m.Mode = string(mode)
+			if heard := pipeline.WholeMicros(time.Now().Add(-age)); age >= 0 && heard.After(m.HeardAt) {
+				m.HeardAt = heard
+			}
 		}
 		return nil
 	})
@@ -78,6 +126,10 @@ func (s *Server) recordMode() {
 func errNoHub() error {
 	return ares.Errorf(ares.NotFound, "this cluster has joined no hub: join one with `ares join --global HOST:PORT --token TOKEN`")
 }
+
+// heardEvery is how often the leader records that the hub answers. When all servers end at once, this is the error of the age that
+// the next ones show.
+const heardEvery = time.Minute
 
 // membershipEvery is how often the leader reads the membership if the store's watch says nothing.
 const membershipEvery = 10 * time.Second
@@ -128,6 +180,9 @@ func (s *Server) runMembership(ctx context.Context, lead *store.Leadership) erro
 			return ctx.Err()
 		case <-changed:
 		case <-tick.C:
+			if mode, _, _ := s.Uplink.Mode(); m != nil && (m.Mode != string(mode) || mode == grant.Federated && time.Since(m.HeardAt) >= heardEvery) {
+				s.recordMode()
+			}
 		}
 	}
 }

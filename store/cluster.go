@@ -82,7 +82,11 @@ type Cluster struct {
 	TokenHash        []byte
 	TokenExpiresAt   time.Time
 	tokenKey         []byte // fingerprint of the key that used the token
-	Revision         int64
+	// Described is higher after each change of what administrators wrote about the cluster, also after a restore of the hub: it is
+	// the revision of the store before the change. It is 0 in a cluster of which a restored hub knows only the name.
+	Described int64
+	Revision  int64
+	read      int64 // the revision of the store when the record was read, while it is changed
 }
 
 // State returns what users read: the decided state, or unreachable if that is ready and the cluster does not answer.
@@ -126,6 +130,12 @@ func NoCluster(name string) error {
 
 // Cluster reads one cluster with a linearizable read.
 func (s *Store) Cluster(ctx context.Context, name string) (Cluster, error) {
+	c, err := s.readCluster(ctx, name)
+	c.read = 0
+	return c, err
+}
+
+func (s *Store) readCluster(ctx context.Context, name string) (Cluster, error) {
 	if !ValidClusterName(name) {
 		return Cluster{}, NoCluster(name)
 	}
@@ -140,7 +150,9 @@ func (s *Store) Cluster(ctx context.Context, name string) (Cluster, error) {
 	if err != nil {
 		return Cluster{}, err
 	}
-	return clusterOf(rec.GetCluster(), name, got.Kvs[0].ModRevision), nil
+	c := clusterOf(rec.GetCluster(), name, got.Kvs[0].ModRevision)
+	c.read = got.Header.Revision
+	return c, nil
 }
 
 // Clusters reads all clusters, ordered by name, with a linearizable read.
@@ -166,14 +178,15 @@ func (s *Store) RegisterCluster(ctx context.Context, c Cluster) (Cluster, error)
 		return Cluster{}, ares.Errorf(ares.Invalid, "%q is not a valid cluster name: use up to 63 letters, digits, '-' and '_'", ares.Clip(c.Name)).At("name")
 	}
 	return Retry(maxTries, func() (Cluster, error) {
-		all, err := s.Clusters(ctx)
+		all, revision, err := s.ClustersAt(ctx)
 		if err != nil {
 			return Cluster{}, err
 		}
 		next := c
-		next.Decided, next.StateSince = ClusterRegistered, c.RegisteredAt
+		next.Decided, next.StateSince, next.Described = ClusterRegistered, c.RegisteredAt, revision
 		if i := slices.IndexFunc(all, func(o Cluster) bool { return o.Name == c.Name }); i >= 0 {
 			next = all[i]
+			was := next
 			next.TokenHash, next.TokenExpiresAt, next.tokenKey = c.TokenHash, c.TokenExpiresAt, nil
 			if c.Region != "" {
 				next.Region = c.Region
@@ -183,6 +196,9 @@ func (s *Store) RegisterCluster(ctx context.Context, c Cluster) (Cluster, error)
 			}
 			if len(c.Prices) > 0 {
 				next.Prices = c.Prices
+			}
+			if !next.isDescribedAs(&was) {
+				next.Described = revision
 			}
 		} else if len(all) >= MaxClusters {
 			return Cluster{}, ares.Errorf(ares.LimitReached, "there are %d clusters, which is the limit", len(all))
@@ -240,17 +256,23 @@ func badClusterToken() error {
 // If the function changes nothing, nothing is written.
 func (s *Store) UpdateCluster(ctx context.Context, name string, change func(*Cluster) error) (Cluster, error) {
 	return Retry(maxTries, func() (Cluster, error) {
-		c, err := s.Cluster(ctx, name)
+		c, err := s.readCluster(ctx, name)
 		if err != nil {
 			return Cluster{}, err
 		}
-		before, err := marshal(clusterRecord(&c))
+		was := c
+		was.Labels, was.Prices = maps.Clone(c.Labels), maps.Clone(c.Prices)
+		before, err := marshal(clusterRecord(&was))
 		if err != nil {
 			return Cluster{}, err
 		}
 		if err = change(&c); err != nil {
 			return Cluster{}, err
 		}
+		if !c.isDescribedAs(&was) {
+			c.Described = c.read
+		}
+		c.read = 0
 		if after, err := marshal(clusterRecord(&c)); err != nil || after == before {
 			return c, err
 		}
@@ -285,7 +307,7 @@ func clusterRecord(c *Cluster) *storepb.Record {
 		SeenRevision: c.SeenRevision, RegisteredAt: micros(c.RegisteredAt), JoinedAt: micros(c.JoinedAt), CertifiedFrom: c.CertifiedFrom,
 		FederatedTenants: c.FederatedTenants, LocalTenants: c.LocalTenants,
 		TokenHash: c.TokenHash, TokenExpiresAt: micros(c.TokenExpiresAt), TokenKey: c.tokenKey, Reconciling: c.Reconciling,
-		Since: c.Since, Known: c.Known, Stops: c.Stops,
+		Since: c.Since, Known: c.Known, Stops: c.Stops, Described: c.Described,
 	}}}
 }
 
@@ -298,6 +320,6 @@ func clusterOf(m *storepb.Cluster, name string, revision int64) Cluster {
 		SeenRevision: m.GetSeenRevision(), RegisteredAt: fromMicros(m.GetRegisteredAt()), JoinedAt: fromMicros(m.GetJoinedAt()), CertifiedFrom: m.GetCertifiedFrom(),
 		FederatedTenants: slices.Clone(m.GetFederatedTenants()), LocalTenants: slices.Clone(m.GetLocalTenants()),
 		TokenHash: m.GetTokenHash(), TokenExpiresAt: fromMicros(m.GetTokenExpiresAt()), tokenKey: m.GetTokenKey(), Reconciling: m.GetReconciling(), Revision: revision,
-		Since: m.GetSince(), Known: m.GetKnown(), Stops: m.GetStops(),
+		Since: m.GetSince(), Known: m.GetKnown(), Stops: m.GetStops(), Described: m.GetDescribed(),
 	}
 }

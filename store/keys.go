@@ -50,6 +50,7 @@ const (
 	floorsKey       = prefix + "federation/floors/"
 	grantClaimsKey  = prefix + "federation/claims/"
 	rosterKey       = prefix + "federation/roster"
+	metadataKey     = prefix + "federation/metadata/"
 	federationKey   = prefix + "federation/"
 )
 

@@ -24,10 +24,15 @@ type Membership struct {
 	// Cookie identifies the last session (F13). PendingCookie is the next one, which the hub does not know to be written yet.
 	Cookie, PendingCookie string
 	Mode                  string // federated or autonomous
-	Rejoins               int64  // how often the member joined anew after the hub had declared it dead
-	At                    time.Time
-	Revision              int64
+	// HeardAt is when the last answer of the hub was recorded: once a minute, and when the hub falls silent.
+	HeardAt  time.Time
+	Rejoins  int64 // how often the member joined anew after the hub had declared it dead
+	At       time.Time
+	Revision int64
 }
+
+// HubAnswers reports whether the hub answers, as far as this cluster's leader has recorded.
+func (m *Membership) HubAnswers() bool { return m.Mode == "federated" }
 
 // Membership reads this cluster's membership with a linearizable read. It is nil if the cluster is in no federation.
 func (s *Store) Membership(ctx context.Context) (*Membership, error) {
@@ -43,7 +48,7 @@ func (s *Store) Membership(ctx context.Context) (*Membership, error) {
 	return &Membership{
 		Name: m.GetName(), HubURL: m.GetHubUrl(), HubStore: m.GetHubStore(), HubIncarnation: m.GetHubIncarnation(),
 		Cookie: m.GetCookie(), PendingCookie: m.GetPendingCookie(), Mode: m.GetMode(), Rejoins: m.GetRejoins(), HubRevision: m.GetHubRevision(), At: fromMicros(m.GetAt()),
-		Revision: got.Kvs[0].ModRevision,
+		HeardAt: fromMicros(m.GetHeardAt()), Revision: got.Kvs[0].ModRevision,
 	}, nil
 }
 
@@ -78,11 +83,12 @@ func (s *Store) UpdateMembership(ctx context.Context, change func(*Membership) e
 	})
 }
 
-// DeleteMembership records that this cluster has left its federation. The claims and the roster go too; the floors of ended grants stay
-// as long as tombstones do.
+// DeleteMembership records that this cluster has left its federation. The claims, the roster and what it kept about
+// the hub's other clusters go too; the floors of ended grants stay as long as tombstones do.
 func (s *Store) DeleteMembership(ctx context.Context) error {
 	_, err := s.txn(ctx, "leave the federation", nil, []clientv3.Op{
 		clientv3.OpDelete(membershipKey), clientv3.OpDelete(rosterKey), clientv3.OpDelete(grantClaimsKey, clientv3.WithPrefix()),
+		clientv3.OpDelete(metadataKey, clientv3.WithPrefix()),
 	}, nil)
 	return err
 }
@@ -91,5 +97,6 @@ func membershipRecord(m *Membership) *storepb.Record {
 	return &storepb.Record{Body: &storepb.Record_Membership{Membership: &storepb.Membership{
 		Name: m.Name, HubUrl: m.HubURL, HubStore: m.HubStore, HubIncarnation: m.HubIncarnation,
 		Cookie: m.Cookie, PendingCookie: m.PendingCookie, Mode: m.Mode, Rejoins: m.Rejoins, HubRevision: m.HubRevision, At: micros(m.At),
+		HeardAt: micros(m.HeardAt),
 	}}}
 }

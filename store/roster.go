@@ -85,19 +85,12 @@ func (s *Store) PutRoster(ctx context.Context, r *Roster) error {
 			}
 			seen = kvs[0].ModRevision
 		}
-		kvs := got.Responses[1].GetResponseRange().Kvs
-		if len(kvs) == 0 {
-			return struct{}{}, ares.Errorf(ares.Fenced, "this cluster has left its hub")
-		}
-		rec, err := unmarshal(membershipKey, kvs[0].Value)
+		member, err := ofHub(r.Hub, got.Responses[1].GetResponseRange().Kvs)
 		if err != nil {
 			return struct{}{}, err
 		}
-		if hub := rec.GetMembership().GetHubStore(); hub != r.Hub {
-			return struct{}{}, ares.Errorf(ares.Fenced, "the roster is of hub %s, and this cluster has joined hub %s", r.Hub, hub)
-		}
 		resp, err := s.txn(ctx, "write roster", []clientv3.Cmp{
-			clientv3.Compare(clientv3.ModRevision(rosterKey), "=", seen), clientv3.Compare(clientv3.CreateRevision(membershipKey), "=", kvs[0].CreateRevision),
+			clientv3.Compare(clientv3.ModRevision(rosterKey), "=", seen), member,
 		}, []clientv3.Op{clientv3.OpPut(rosterKey, value)}, nil)
 		if err == nil && !resp.Succeeded {
 			err = Conflict{ares.Errorf(ares.Exhausted, "the roster of this cluster keeps changing: try again")}

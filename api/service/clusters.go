@@ -108,7 +108,15 @@ func checkClusterFields(req *apipb.RegisterClusterRequest) error {
 
 // ListClusters implements apipb.ClustersServiceServer.
 func (d *clustersService) ListClusters(ctx context.Context, _ *apipb.ListClustersRequest) (*apipb.ListClustersResponse, error) {
+	if !d.Cfg.Federation.Hub {
+		list, err := d.copies(ctx)
+		return &apipb.ListClustersResponse{Clusters: list}, err
+	}
 	all, err := d.Trust.Store.Clusters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	said, err := d.descriptions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -118,13 +126,19 @@ func (d *clustersService) ListClusters(ctx context.Context, _ *apipb.ListCluster
 	}
 	out := &apipb.ListClustersResponse{}
 	for i := range all {
-		out.Clusters = append(out.Clusters, d.count(d.cluster(ctx, &all[i]), owned))
+		m := d.count(d.cluster(ctx, &all[i]), owned)
+		m.Description = said[m.GetName()]
+		out.Clusters = append(out.Clusters, m)
 	}
 	return out, nil
 }
 
 // GetCluster implements apipb.ClustersServiceServer.
 func (d *clustersService) GetCluster(ctx context.Context, req *apipb.GetClusterRequest) (*apipb.GetClusterResponse, error) {
+	if !d.Cfg.Federation.Hub {
+		m, err := d.copyOf(ctx, req.GetName())
+		return &apipb.GetClusterResponse{Cluster: m}, err
+	}
 	c, err := d.Trust.Store.Cluster(ctx, req.GetName())
 	if err != nil {
 		return nil, err
@@ -134,6 +148,11 @@ func (d *clustersService) GetCluster(ctx context.Context, req *apipb.GetClusterR
 		return nil, err
 	}
 	m := d.count(d.cluster(ctx, &c), owned)
+	said, err := d.descriptions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m.Description = said[c.Name]
 	loans, err := d.Trust.Store.Loans(ctx)
 	if err != nil {
 		return nil, err
@@ -228,6 +247,9 @@ func (d *clustersService) decide(ctx context.Context, name string, to store.Clus
 		}
 		if c.Decided != to || c.Stops != stops || c.Reason != reason {
 			c.Decided, c.Stops, c.StateSince, c.By, c.Reason = to, stops, now, by, reason
+		}
+		if to == store.ClusterReady { // the administrator knows that the connection is stable again
+			c.Penalty, c.PenaltyAt, c.Damped = 0, time.Time{}, false
 		}
 		return nil
 	})

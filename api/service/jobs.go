@@ -173,8 +173,14 @@ func (d *jobService) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*api
 		job.WaitingFor = waitsThere(snap.Job, &snap.Run)
 	} else if waits(snap.Job, &snap.Run) {
 		job.Explanation = d.explained(ctx, to, snap.Job, &snap.Run)
+		if err = d.atHub(ctx, job.Explanation, snap.Job, &snap.Run, nil); err != nil {
+			return nil, err
+		}
 		for _, b := range job.Explanation.GetBlockers() {
 			job.WaitingFor = append(job.WaitingFor, ares.Blocker{Count: int(b.GetCount()), Of: int(b.GetOf()), Detail: ares.PlainText(b.GetDetail())}.String())
+		}
+		if why := d.notClaimed(snap.Job.ID); len(job.WaitingFor) == 0 && why != "" {
+			job.WaitingFor = []string{why}
 		}
 	}
 	return &apipb.GetJobResponse{Job: job}, nil
@@ -217,8 +223,14 @@ func (d *Services) explain(to Visibility, job *apipb.Job, j *ares.Job, r *ares.R
 	if !waits(j, r) {
 		return
 	}
-	for _, b := range d.Cfg.Engine.Refusal(ares.JobID(job.JobId)).Blockers {
+	for _, b := range d.Cfg.Engine.Refusal(j.ID).Blockers {
+		if d.Cfg.Federation.Owners != nil && isAboutNodes(b.Kind) {
+			continue // a hub has none
+		}
 		job.WaitingFor = append(job.WaitingFor, b.Text().Render(to.within(j.Tenant).ref))
+	}
+	if why := d.notClaimed(j.ID); len(job.WaitingFor) == 0 && why != "" {
+		job.WaitingFor = []string{why}
 	}
 }
 

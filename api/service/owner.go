@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -23,6 +24,8 @@ type Owners interface {
 	// Outlook returns what the hub expects of each cluster for a job that no cluster owns, the best first. The run is nil if the job is
 	// only planned, and the prediction is nil if there is none.
 	Outlook(ctx context.Context, job *ares.Job, run *ares.Run, predicted *ares.RuntimePredicted) ([]*apipb.ClusterOutlook, error)
+	// OfferedTo returns the clusters to which a job is offered now.
+	OfferedTo(id ares.JobID) []string
 	// Heard returns when this server has heard a cluster last, or false if it never has.
 	Heard(cluster string) (time.Time, bool)
 }
@@ -53,6 +56,18 @@ func waitsThere(j *ares.Job, r *ares.Run) []string {
 		return nil
 	}
 	return []string{"it waits in cluster " + r.Cluster + ": `ares job explain` asks that cluster why"}
+}
+
+// notClaimed returns the short reason for waiting of a job that no cluster owns, and that the hub itself does not hold back. It is "" in a
+// cluster.
+func (d *Services) notClaimed(id ares.JobID) string {
+	if d.Cfg.Federation.Owners == nil {
+		return ""
+	}
+	if names := d.Cfg.Federation.Owners.OfferedTo(id); len(names) > 0 {
+		return "it is offered to " + strings.Join(names, ", ") + ", and not claimed yet"
+	}
+	return "it is offered to no cluster: `ares job explain` says why"
 }
 
 // ownerState replaces the hub's copy of a run by the owner's run. If the owner cannot be asked, the copy stays, and the result

@@ -69,8 +69,8 @@ func (a *commands) canICommand() *cobra.Command {
 	ask := &apipb.CanIRequest{}
 	c := &cobra.Command{
 		Use: "can-i VERB", Short: "Check whether you have a permission", Args: command.ExactArgs("VERB"),
-		Long: `If you have the permission, print "yes" and exit with 0. If you do not have the permission,
-print "no" with the reason and exit with 3. For an unknown verb, the command prints the list of
+		Long: `Check whether you have a permission. If you have it, the command prints "yes" and exits with 0. If
+not, it prints "no" with the reason and exits with 3. For an unknown verb, it prints the list of
 verbs.`,
 		Example: "  ares auth can-i job.submit --tenant-id vision --queue training\n  ares auth can-i node.write --tenant-id '*'",
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, args []string) error {
@@ -177,7 +177,7 @@ func (a *commands) tokenTable(list *apipb.ListTokensResponse) *output.Table {
 
 func (a *commands) tokenRevokeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke TOKEN", Short: "Revoke a service token; its open streams end within 30 seconds", Args: command.ExactArgs("TOKEN"),
+		Use: "revoke TOKEN", Short: "Revoke a service token; its calls are rejected and its open streams end at once", Args: command.ExactArgs("TOKEN"),
 		Example: "  ares token revoke vision/ci",
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, args []string) error {
 			tenant, name, ok := strings.Cut(args[0], "/")

@@ -25,7 +25,9 @@ func (a *commands) costExportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "export", Short: "Export costs for billing", Example: `  ares cost export --month 2026-10 > bill.csv
   ares cost export --by tenant --by-day --from 2026-10-01`, Args: command.ExactArgs(),
-		Long: `With --month, write the bill of that month: one line for each tenant, queue, GPU model, region
+		Long: `Export the cost of GPU time for a billing system.
+
+With --month, write the bill of that month: one line for each tenant, queue, GPU model, region
 and price. A month is closed 3 days after its end. The bill of a closed month is stored and
 never changes, and each line has an ID that stays the same, so a bill can be imported again.
 For an open month, the command fails. With --open, it writes the lines of the month as they are

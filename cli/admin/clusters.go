@@ -113,7 +113,9 @@ func readPrices(texts []string) (map[string]int64, error) {
 func (a *commands) clusterListCommand() *cobra.Command {
 	var o output.Flags
 	return o.AddList(&cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the clusters of this hub", Example: "  ares cluster list", Args: command.ExactArgs(),
+		Use: "list", Aliases: []string{"ls"}, Short: "List the clusters of this hub, or of the hub that this cluster has joined", Example: "  ares cluster list", Args: command.ExactArgs(),
+		Long: `List the clusters of this hub. At a server of a cluster, the list is the cluster's copy of what its
+hub said last, also while the hub cannot be reached.`,
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
 			return a.List(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Clusters(ctx) },
 				func(m proto.Message) *output.Table { return a.clusterTable(m.(*apipb.ListClustersResponse)) })
@@ -122,12 +124,43 @@ func (a *commands) clusterListCommand() *cobra.Command {
 }
 
 func (a *commands) clusterTable(list *apipb.ListClustersResponse) *output.Table {
-	t := &output.Table{Head: []string{"CLUSTER", "STATE", "SINCE", "REGION", "JOBS", "VERSION", "LABELS"}, Empty: "No clusters. Let one join with \"ares cluster register\".",
-		Drop: []string{"LABELS", "VERSION", "SINCE"}, Flex: []string{"LABELS"}, Passing: []string{"SINCE"}}
+	t := &output.Table{
+		Head:  []string{"CLUSTER", "STATE", "SINCE", "REGION", "JOBS", "NODES", "GPUS", "VERSION", "LABELS"},
+		Empty: "No clusters. At a hub, let one join with \"ares cluster register\".",
+		Drop:  []string{"LABELS", "VERSION", "NODES", "SINCE", "GPUS"}, Flex: []string{"GPUS", "LABELS"}, Passing: []string{"SINCE"},
+	}
 	for _, c := range list.GetClusters() {
-		t.Add(c.GetName(), clusterState(c), a.Age(cmp.Or(c.GetUnreachableSince(), c.GetStateSince())), cmp.Or(c.GetRegion(), "-"), strconv.Itoa(int(c.GetJobs())), cmp.Or(c.GetVersion(), "-"), output.Pairs(c.GetLabels()))
+		nodes, jobs := "-", strconv.Itoa(int(c.GetJobs()))
+		if c.GetDescription() != nil {
+			nodes = strconv.Itoa(int(c.GetDescription().GetNodes()))
+		}
+		if c.GetCopiedAt() != nil {
+			jobs, t.Note = "-", a.copyNote(c) // only the hub counts them
+		}
+		t.Add(c.GetName(), clusterState(c), a.Age(cmp.Or(c.GetUnreachableSince(), c.GetStateSince())), cmp.Or(c.GetRegion(), "-"), jobs, nodes,
+			cmp.Or(gpuCounts(c.GetDescription()), "-"), cmp.Or(c.GetVersion(), "-"), output.Pairs(c.GetLabels()))
 	}
 	return t
+}
+
+// gpuCounts lists the GPUs of a cluster by model.
+func gpuCounts(d *apipb.ClusterDescription) string {
+	var parts []string
+	for _, g := range d.GetGpus() {
+		parts = append(parts, fmt.Sprintf("%d %s", g.GetCount(), output.Clean(cmp.Or(g.GetModel(), "of an unknown model"))))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// staleCopy is the age from which a copy of what the hub says is shown with its age.
+const staleCopy = 10 * time.Second
+
+// copyNote says that an answer is a cluster's copy of what its hub said, and how old it is.
+func (a *commands) copyNote(c *apipb.Cluster) string {
+	if a.Now().Sub(c.GetCopiedAt().AsTime()) < staleCopy {
+		return "This is the copy of this cluster; the hub answers."
+	}
+	return "This is the copy of this cluster, " + a.Age(c.GetCopiedAt()) + " old: the hub does not answer, and may know more."
 }
 
 // clusterState describes the state of a cluster. The hub offers nothing to a cluster that is damped.
@@ -151,7 +184,7 @@ func clusterState(c *apipb.Cluster) string {
 func (a *commands) clusterGetCommand() *cobra.Command {
 	var o output.Flags
 	return o.Add(&cobra.Command{
-		Use: "get CLUSTER", Short: "Show one cluster of this hub", Example: "  ares cluster get east", Args: command.ExactArgs("CLUSTER"),
+		Use: "get CLUSTER", Short: "Show one cluster of this hub, or of the hub that this cluster has joined", Example: "  ares cluster get east", Args: command.ExactArgs("CLUSTER"),
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, args []string) error {
 			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Cluster(ctx, args[0]) },
 				func(w io.Writer, m proto.Message) { a.writeCluster(w, m.(*apipb.Cluster)) })
@@ -174,7 +207,14 @@ func (a *commands) writeCluster(w io.Writer, c *apipb.Cluster) {
 	}
 	s.Line("Region", c.GetRegion())
 	s.Line("Labels", output.Pairs(c.GetLabels()))
-	s.Line("Jobs", jobsLeft(c))
+	if c.GetCopiedAt() == nil {
+		s.Line("Jobs", jobsLeft(c))
+	}
+	if d := c.GetDescription(); d != nil {
+		s.Line("Nodes", fmt.Sprintf("%d, with %s and %d MB of memory", d.GetNodes(), output.Count(d.GetCpuCores(), "CPU core"), d.GetMemoryMb()))
+		s.Line("GPUs", gpuCounts(d))
+		s.Line("Server", d.GetServer())
+	}
 	var prices []string
 	for _, model := range slices.Sorted(maps.Keys(c.GetPrices())) {
 		prices = append(prices, fmt.Sprintf("%s %g", model, float64(c.GetPrices()[model])/1e6))
@@ -188,6 +228,9 @@ func (a *commands) writeCluster(w io.Writer, c *apipb.Cluster) {
 	s.List("Local tenants", c.GetLocalTenants())
 	s.List("Loans by tenant", loanText(c.GetLoans(), (*apipb.TenantLoan).GetTenantId))
 	s.Line("Store", c.GetStoreId())
+	if c.GetCopiedAt() != nil {
+		output.Printf(w, "%s\n", a.copyNote(c))
+	}
 }
 
 // jobsLeft says how many jobs a cluster owns and, during a drain, what becomes of them.

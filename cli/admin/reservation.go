@@ -24,10 +24,11 @@ import (
 
 func (a *commands) reservationCommand() *cobra.Command {
 	return command.Group("reservation", "Manage reservations of nodes for a tenant or for maintenance", "  ares reservation list",
-		`While a reservation is active, only jobs of its tenant are placed on its nodes. While a
-reservation without a tenant is active, no jobs are placed on its nodes. Before a reservation
-starts, Ares places other jobs on its nodes only if it expects them to end before the start. A job's expected end comes from the runtime of similar jobs or
-from max_runtime_minutes. If a job's runtime is unknown, Ares assumes 24 hours.`,
+		`A reservation keeps nodes for a tenant, or free for maintenance, for some time. While it is active,
+only jobs of its tenant are placed on its nodes, and no jobs if it has no tenant. Before it starts,
+Ares places other jobs on its nodes only if it expects them to end before the start. A job's expected
+end comes from the runtime of similar jobs or from max_runtime_minutes. If a job's runtime is
+unknown, Ares assumes 24 hours.`,
 		a.reservationCreateCommand(), a.reservationListCommand(), a.reservationGetCommand(), a.reservationDeleteCommand())
 }
 

@@ -60,7 +60,7 @@ func (a *commands) topologyApplyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "apply -f FILE", Short: "Replace the topology with the topology in a file", Example: `  ares topology show -o yaml > topology.yaml
   ares topology apply -f topology.yaml`, Args: command.ExactArgs(),
-		Long: `The file is YAML or JSON:
+		Long: `Replace the topology of the cluster with the topology in a file, in YAML or JSON:
 
   domains:
     - {name: spine-1, level: spine, switch: 400GbE}

@@ -25,10 +25,10 @@ func (a *commands) jobExplainCommand() *cobra.Command {
 		Use: "explain JOB", Short: "Explain why a job waits, or why it ran where and when it did", Example: `  first=$(ares job submit -- sleep 30)
   job=$(ares job submit --after "$first" -- echo done)
   ares job explain "$job"`, Args: command.ExactArgs("JOB"),
-		Long: `For a waiting job, explain why it waits, what it needs, which jobs are ahead of it and what
-would help. For a job that runs or has ended, explain why it started when it did, and why on
-these nodes. At a hub, a job that no cluster owns is explained by what keeps each cluster from
-starting it, and the others by their cluster.
+		Long: `For a waiting job, show the reasons why it waits, the jobs ahead of it, its expected start, and
+suggestions. For a job that runs or has ended, explain why it started when it did, and why on
+these nodes. At a hub, the output for a job that no cluster owns says why each cluster does not
+start it; other jobs are explained by the cluster that owns them.
 
 ` + addressing,
 		RunE: a.withJobs(toRead, func(ctx context.Context, c *client.Client, args []string) error {

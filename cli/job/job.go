@@ -63,7 +63,10 @@ func (a *commands) jobGetCommand() *cobra.Command {
 	get := o.AddWide(o.Add(&cobra.Command{
 		Use: "get JOB", Short: "Show one job with its state, reason and attempts", Example: `  job=$(ares job submit -- echo hello)
   ares job get "$job"`, Args: command.ExactArgs("JOB"),
-		Long: addressing + `
+		Long: `Show the state of a job, why it has this state, what it requested, its nodes and devices, its attempts
+and their exit codes.
+
+` + addressing + `
 
 With -o wide, the output also has the parts of the placement's score, and the state and fencing
 token of each rank.
@@ -94,7 +97,9 @@ func (a *commands) jobCancelCommand() *cobra.Command {
 		Use: "cancel JOB... | cancel --name PATTERN --state STATE ...", Short: "Cancel jobs", Example: `  job=$(ares job submit -- sleep 600)
   ares job cancel "$job"
   ares job cancel --name 'sweep-*' --state pending --dry-run`, Args: cobra.ArbitraryArgs,
-		Long: addressing + `
+		Long: `Cancel jobs. A running job gets its grace period to end (grace_seconds, 30 s by default).
+
+` + addressing + `
 If a name or the beginning of an ID matches several jobs, the command lists them and cancels
 none.
 
@@ -114,7 +119,10 @@ func (a *commands) jobRetryCommand() *cobra.Command {
 		Use: "retry JOB", Short: "Submit a finished job again as a new job", Example: `  job=$(ares job submit -- echo hello)
   ares job wait "$job"
   ares job retry "$job"`, Args: command.ExactArgs("JOB"),
-		Long: addressing,
+		Long: `Submit a finished job again as a new job, with the same spec and code. The command prints the ID of the
+new job.
+
+` + addressing,
 		RunE: a.withJobs(toRetry, func(ctx context.Context, c *client.Client, args []string) error {
 			answer, err := c.Retry(ctx, args[0], requestID)
 			if err != nil {
@@ -221,7 +229,7 @@ func (a *commands) jobEventsCommand() *cobra.Command {
 	return o.AddList(&cobra.Command{
 		Use: "events JOB", Short: "List the events of a job", Example: `  job=$(ares job submit -- echo hello)
   ares job events "$job"`, Args: command.ExactArgs("JOB"),
-		Long: addressing,
+		Long: "List every change of a job's state, oldest first, with its reason.\n\n" + addressing,
 		RunE: a.withJobs(toRead, func(ctx context.Context, c *client.Client, args []string) error {
 			return a.List(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Events(ctx, args[0]) },
 				func(m proto.Message) *output.Table { return eventTable(m.(*apipb.ListJobEventsResponse)) })

@@ -18,10 +18,10 @@ func (a *commands) jobPredictCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "predict JOB | predict [flags] -- command args... | predict -f FILE",
 		Short: "Predict the runtime of a job from similar jobs", Example: "  ares job predict --gpus 1 -- python train.py",
-		Long: `Predict how long a job will run. For a submitted job, give its ID, its name or @last. To describe a new job, use
-the same flags and files as for "ares job submit". The command does not submit the new job. The
-output shows the median and the p90 runtime of similar jobs. The output also shows which jobs
-count as similar. If too few runs of the user are known, the output says "no estimate".`,
+		Long: `Predict how long a job will run. For a submitted job, give its ID, its name or @last. To describe
+a new job, use the same flags and files as for "ares job submit". The command does not submit the
+new job. The output shows the median and the p90 runtime of similar jobs, and which jobs count as
+similar. If too few runs of the user are known, the output says "no estimate".`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && cmd.ArgsLenAtDash() < 0 && s.file == "" {

@@ -283,15 +283,15 @@ type specFlags struct {
 var (
 	textFlags = []struct{ flag, field, usage string }{
 		{"name", "name", "name of the job"},
-		{"tenant-id", "tenant_id", `tenant of the job (default "default")`},
-		{"queue", "queue", "queue of the job"},
+		{"tenant-id", "tenant_id", "tenant of the job (default that of the context, else your own)"},
+		{"queue", "queue", "queue of the job (default that of the context, else default)"},
 		{"priority-class", "priority_class", "best-effort, low, normal, high or critical; instead of --priority"},
 		{"gpu-model", "gpu_model", "GPU model, or several separated by |; without it, all members get GPUs of one model"},
 		{"mig-profile", "mig_profile", "MIG profile, such as 1g.10gb"},
 		{"accelerator-type", "accelerator_type", "gpu, tpu, fpga or custom"},
 		{"workdir", "working_dir", "working directory: an absolute path on the node or, with --sync, a path inside the synced directory"},
 		{"image", "image", "container image, which is not used: the answer says whether the command runs without it"},
-		{"execution-mode", "execution_mode", "restart, or at_most_once to never run the job again after its node is lost"},
+		{"execution-mode", "execution_mode", "restart (default), or at_most_once to never run the job again after it failed or its node was lost"},
 		{"on-partition", "on_partition", "at a hub, when the job's cluster is silent: wait for it (default), or fence to run the job in another cluster"},
 	}
 	numberFlags = []struct{ flag, field, usage string }{

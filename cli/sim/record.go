@@ -30,7 +30,8 @@ func (a *commands) simRecordCommand() *cobra.Command {
 "ares sim what-if" and "ares sim run --format ares" read this file. The server itself records all
 decisions in the directory "recordings" of its data directory.
 
-Only the owner of the recording can read it, because it contains jobs' environment variables.`,
+The file contains the jobs with their commands, but not their environments, and only its owner can read
+it.`,
 		Example: "  ares sim record --out now.recording --force",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {

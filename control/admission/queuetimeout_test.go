@@ -36,7 +36,7 @@ func TestQueueTimeout(t *testing.T) {
 	}
 	ahead.Store(int64(31 * time.Minute))
 	controltest.Await(t, srv.View, "the end of the hasty ones", func() bool { return phase(hasty.ID) == ares.Cancelled && phase(array.ID) == ares.Cancelled })
-	const why = "waited 30 min, the most it asked for (max_queue_minutes)"
+	const why = "not started within 30 min (max_queue_minutes)"
 	if a, b := srv.View.Job(hasty.ID).Run.Reason, srv.View.Job(array.ID).Run.Reason; a != why || b != why {
 		t.Errorf("they ended because of %q and %q", a, b)
 	}

@@ -115,5 +115,5 @@ const (
 	EndClosed    = "the server stopped"
 	EndContinued = "it goes on in another file"
 	EndBehind    = "the disk was too slow"
-	EndSnapshot  = "one moment was asked for"
+	EndSnapshot  = "it is a snapshot"
 )

@@ -54,7 +54,7 @@ func (j *Table) ExpireQueued(plan *ares.Plan) {
 		default:
 			plan.Stop = append(plan.Stop, ares.Stopping{Job: e.ID, Stop: ares.Stop{
 				Why: ares.StopQueue, At: plan.Now,
-				By: fmt.Sprintf("waited %d min, the most it asked for (max_queue_minutes)", e.Job.MaxQueueMinutes),
+				By: fmt.Sprintf("not started within %d min (max_queue_minutes)", e.Job.MaxQueueMinutes),
 			}})
 		}
 	}

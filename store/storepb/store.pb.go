@@ -69,6 +69,7 @@ type Record struct {
 	//	*Record_GrantClaim
 	//	*Record_Roster
 	//	*Record_Loan
+	//	*Record_ClusterMetadata
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -478,6 +479,15 @@ func (x *Record) GetLoan() *Loan {
 	return nil
 }
 
+func (x *Record) GetClusterMetadata() *ClusterMetadata {
+	if x != nil {
+		if x, ok := x.Body.(*Record_ClusterMetadata); ok {
+			return x.ClusterMetadata
+		}
+	}
+	return nil
+}
+
 type isRecord_Body interface {
 	isRecord_Body()
 }
@@ -642,6 +652,10 @@ type Record_Loan struct {
 	Loan *Loan `protobuf:"bytes,58,opt,name=loan,proto3,oneof"`
 }
 
+type Record_ClusterMetadata struct {
+	ClusterMetadata *ClusterMetadata `protobuf:"bytes,59,opt,name=cluster_metadata,json=clusterMetadata,proto3,oneof"`
+}
+
 func (*Record_Job) isRecord_Body() {}
 
 func (*Record_Tombstone) isRecord_Body() {}
@@ -721,6 +735,8 @@ func (*Record_GrantClaim) isRecord_Body() {}
 func (*Record_Roster) isRecord_Body() {}
 
 func (*Record_Loan) isRecord_Body() {}
+
+func (*Record_ClusterMetadata) isRecord_Body() {}
 
 // AuditMark is the position that a server's audit log has reached.
 type AuditMark struct {
@@ -1748,6 +1764,7 @@ type Membership struct {
 	Rejoins        int64                  `protobuf:"varint,8,opt,name=rejoins,proto3" json:"rejoins,omitempty"`                                 // how often it joined anew after it was declared dead
 	At             int64                  `protobuf:"varint,9,opt,name=at,proto3" json:"at,omitempty"`
 	HubRevision    int64                  `protobuf:"varint,10,opt,name=hub_revision,json=hubRevision,proto3" json:"hub_revision,omitempty"` // a revision of the hub's store that the member has seen
+	HeardAt        int64                  `protobuf:"varint,11,opt,name=heard_at,json=heardAt,proto3" json:"heard_at,omitempty"`             // when the last answer of the hub was recorded: once a minute, and when it falls silent
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1852,6 +1869,92 @@ func (x *Membership) GetHubRevision() int64 {
 	return 0
 }
 
+func (x *Membership) GetHeardAt() int64 {
+	if x != nil {
+		return x.HeardAt
+	}
+	return 0
+}
+
+// ClusterMetadata is what a hub and its members keep about one cluster. Its key says
+// whether the hub or the cluster has written it, and names the cluster.
+type ClusterMetadata struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Hub   string                 `protobuf:"bytes,1,opt,name=hub,proto3" json:"hub,omitempty"` // the ID of the hub's store
+	// Entries of one writer are ordered by these numbers.
+	Incarnation   int64  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Revision      int64  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Value         []byte `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"` // of the hub: a record of the cluster; of the cluster: ares.v1.ClusterDescription
+	Seal          []byte `protobuf:"bytes,5,opt,name=seal,proto3" json:"seal,omitempty"`   // of the hub: proves that the hub has written the value
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterMetadata) Reset() {
+	*x = ClusterMetadata{}
+	mi := &file_store_storepb_store_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterMetadata) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterMetadata) ProtoMessage() {}
+
+func (x *ClusterMetadata) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterMetadata.ProtoReflect.Descriptor instead.
+func (*ClusterMetadata) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ClusterMetadata) GetHub() string {
+	if x != nil {
+		return x.Hub
+	}
+	return ""
+}
+
+func (x *ClusterMetadata) GetIncarnation() int64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *ClusterMetadata) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *ClusterMetadata) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *ClusterMetadata) GetSeal() []byte {
+	if x != nil {
+		return x.Seal
+	}
+	return nil
+}
+
 // Floor is what is left of a grant that a member gave back or ended. Its key has the job.
 type Floor struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1867,7 +1970,7 @@ type Floor struct {
 
 func (x *Floor) Reset() {
 	*x = Floor{}
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +1982,7 @@ func (x *Floor) String() string {
 func (*Floor) ProtoMessage() {}
 
 func (x *Floor) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +1995,7 @@ func (x *Floor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Floor.ProtoReflect.Descriptor instead.
 func (*Floor) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Floor) GetHub() string {
@@ -1949,7 +2052,7 @@ type Roster struct {
 
 func (x *Roster) Reset() {
 	*x = Roster{}
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1961,7 +2064,7 @@ func (x *Roster) String() string {
 func (*Roster) ProtoMessage() {}
 
 func (x *Roster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1974,7 +2077,7 @@ func (x *Roster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Roster.ProtoReflect.Descriptor instead.
 func (*Roster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Roster) GetHub() string {
@@ -2011,7 +2114,7 @@ type RosterEntry struct {
 
 func (x *RosterEntry) Reset() {
 	*x = RosterEntry{}
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2023,7 +2126,7 @@ func (x *RosterEntry) String() string {
 func (*RosterEntry) ProtoMessage() {}
 
 func (x *RosterEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2036,7 +2139,7 @@ func (x *RosterEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterEntry.ProtoReflect.Descriptor instead.
 func (*RosterEntry) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RosterEntry) GetName() string {
@@ -2078,7 +2181,7 @@ type GrantClaim struct {
 
 func (x *GrantClaim) Reset() {
 	*x = GrantClaim{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2090,7 +2193,7 @@ func (x *GrantClaim) String() string {
 func (*GrantClaim) ProtoMessage() {}
 
 func (x *GrantClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2103,7 +2206,7 @@ func (x *GrantClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantClaim.ProtoReflect.Descriptor instead.
 func (*GrantClaim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GrantClaim) GetEpoch() int64 {
@@ -2132,7 +2235,7 @@ type NotifyMark struct {
 
 func (x *NotifyMark) Reset() {
 	*x = NotifyMark{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2144,7 +2247,7 @@ func (x *NotifyMark) String() string {
 func (*NotifyMark) ProtoMessage() {}
 
 func (x *NotifyMark) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2157,7 +2260,7 @@ func (x *NotifyMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotifyMark.ProtoReflect.Descriptor instead.
 func (*NotifyMark) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *NotifyMark) GetBegun() bool {
@@ -2193,7 +2296,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2205,7 +2308,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2218,7 +2321,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Hold) GetBy() string {
@@ -2255,7 +2358,7 @@ type JobUpdate struct {
 
 func (x *JobUpdate) Reset() {
 	*x = JobUpdate{}
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2370,7 @@ func (x *JobUpdate) String() string {
 func (*JobUpdate) ProtoMessage() {}
 
 func (x *JobUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2383,7 @@ func (x *JobUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobUpdate.ProtoReflect.Descriptor instead.
 func (*JobUpdate) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *JobUpdate) GetPriority() int32 {
@@ -2323,7 +2426,7 @@ type MonthUsage struct {
 
 func (x *MonthUsage) Reset() {
 	*x = MonthUsage{}
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2335,7 +2438,7 @@ func (x *MonthUsage) String() string {
 func (*MonthUsage) ProtoMessage() {}
 
 func (x *MonthUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2348,7 +2451,7 @@ func (x *MonthUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MonthUsage.ProtoReflect.Descriptor instead.
 func (*MonthUsage) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *MonthUsage) GetFirst() int64 {
@@ -2386,7 +2489,7 @@ type Nomination struct {
 
 func (x *Nomination) Reset() {
 	*x = Nomination{}
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2501,7 @@ func (x *Nomination) String() string {
 func (*Nomination) ProtoMessage() {}
 
 func (x *Nomination) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2514,7 @@ func (x *Nomination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nomination.ProtoReflect.Descriptor instead.
 func (*Nomination) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Nomination) GetSeats() []*Seat {
@@ -2460,7 +2563,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2472,7 +2575,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2485,7 +2588,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Victim) GetJob() string {
@@ -2525,7 +2628,7 @@ type Yield struct {
 
 func (x *Yield) Reset() {
 	*x = Yield{}
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2640,7 @@ func (x *Yield) String() string {
 func (*Yield) ProtoMessage() {}
 
 func (x *Yield) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2653,7 @@ func (x *Yield) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Yield.ProtoReflect.Descriptor instead.
 func (*Yield) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Yield) GetTo() string {
@@ -2625,7 +2728,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2637,7 +2740,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2650,7 +2753,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -2772,7 +2875,7 @@ type Merit struct {
 
 func (x *Merit) Reset() {
 	*x = Merit{}
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +2887,7 @@ func (x *Merit) String() string {
 func (*Merit) ProtoMessage() {}
 
 func (x *Merit) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +2900,7 @@ func (x *Merit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Merit.ProtoReflect.Descriptor instead.
 func (*Merit) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Merit) GetLevel() string {
@@ -2902,7 +3005,7 @@ type Seat struct {
 
 func (x *Seat) Reset() {
 	*x = Seat{}
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2914,7 +3017,7 @@ func (x *Seat) String() string {
 func (*Seat) ProtoMessage() {}
 
 func (x *Seat) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2927,7 +3030,7 @@ func (x *Seat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seat.ProtoReflect.Descriptor instead.
 func (*Seat) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Seat) GetNode() string {
@@ -3007,7 +3110,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3019,7 +3122,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3032,7 +3135,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Result) GetOutcome() string {
@@ -3090,7 +3193,7 @@ type Stop struct {
 
 func (x *Stop) Reset() {
 	*x = Stop{}
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3102,7 +3205,7 @@ func (x *Stop) String() string {
 func (*Stop) ProtoMessage() {}
 
 func (x *Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3115,7 +3218,7 @@ func (x *Stop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stop.ProtoReflect.Descriptor instead.
 func (*Stop) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Stop) GetWhy() string {
@@ -3165,7 +3268,7 @@ type Transition struct {
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3177,7 +3280,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3190,7 +3293,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Transition) GetAt() int64 {
@@ -3231,7 +3334,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3243,7 +3346,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +3359,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Lease) GetAttempt() int32 {
@@ -3277,7 +3380,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3289,7 +3392,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3302,7 +3405,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Claim) GetNode() string {
@@ -3330,7 +3433,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3342,7 +3445,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3355,7 +3458,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Session) GetInstance() string {
@@ -3393,7 +3496,7 @@ type Cordon struct {
 
 func (x *Cordon) Reset() {
 	*x = Cordon{}
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3405,7 +3508,7 @@ func (x *Cordon) String() string {
 func (*Cordon) ProtoMessage() {}
 
 func (x *Cordon) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3418,7 +3521,7 @@ func (x *Cordon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cordon.ProtoReflect.Descriptor instead.
 func (*Cordon) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Cordon) GetBy() string {
@@ -3483,7 +3586,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3495,7 +3598,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3508,7 +3611,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Tenant) GetName() string {
@@ -3650,7 +3753,7 @@ type TenantLoan struct {
 
 func (x *TenantLoan) Reset() {
 	*x = TenantLoan{}
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3662,7 +3765,7 @@ func (x *TenantLoan) String() string {
 func (*TenantLoan) ProtoMessage() {}
 
 func (x *TenantLoan) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3675,7 +3778,7 @@ func (x *TenantLoan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantLoan.ProtoReflect.Descriptor instead.
 func (*TenantLoan) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TenantLoan) GetHub() string {
@@ -3717,7 +3820,7 @@ type SharedTenant struct {
 
 func (x *SharedTenant) Reset() {
 	*x = SharedTenant{}
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3729,7 +3832,7 @@ func (x *SharedTenant) String() string {
 func (*SharedTenant) ProtoMessage() {}
 
 func (x *SharedTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3742,7 +3845,7 @@ func (x *SharedTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedTenant.ProtoReflect.Descriptor instead.
 func (*SharedTenant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SharedTenant) GetHub() string {
@@ -3772,7 +3875,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3784,7 +3887,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3797,7 +3900,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Quota) GetModel() string {
@@ -3847,7 +3950,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3859,7 +3962,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3872,7 +3975,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Queue) GetParent() string {
@@ -3969,7 +4072,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3981,7 +4084,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3994,7 +4097,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Reservation) GetTenant() string {
@@ -4095,7 +4198,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4107,7 +4210,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4120,7 +4223,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Topology) GetDomains() []*Domain {
@@ -4172,7 +4275,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4184,7 +4287,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4197,7 +4300,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Domain) GetName() string {
@@ -4253,7 +4356,7 @@ type Switch struct {
 
 func (x *Switch) Reset() {
 	*x = Switch{}
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4265,7 +4368,7 @@ func (x *Switch) String() string {
 func (*Switch) ProtoMessage() {}
 
 func (x *Switch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4278,7 +4381,7 @@ func (x *Switch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switch.ProtoReflect.Descriptor instead.
 func (*Switch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Switch) GetName() string {
@@ -4315,7 +4418,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4327,7 +4430,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4340,7 +4443,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Weights) GetAvailability() int32 {
@@ -4387,7 +4490,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4399,7 +4502,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4412,7 +4515,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -4468,7 +4571,7 @@ type LoopPlan struct {
 
 func (x *LoopPlan) Reset() {
 	*x = LoopPlan{}
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4480,7 +4583,7 @@ func (x *LoopPlan) String() string {
 func (*LoopPlan) ProtoMessage() {}
 
 func (x *LoopPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4493,7 +4596,7 @@ func (x *LoopPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopPlan.ProtoReflect.Descriptor instead.
 func (*LoopPlan) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *LoopPlan) GetSequence() int64 {
@@ -4519,7 +4622,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4531,7 +4634,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4544,7 +4647,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Leader) GetServer() string {
@@ -4566,7 +4669,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4578,7 +4681,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4591,7 +4694,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Progress) GetPercent() float64 {
@@ -4638,7 +4741,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_store_storepb_store_proto_msgTypes[47]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4650,7 +4753,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[47]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4663,7 +4766,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Token) GetHash() []byte {
@@ -4720,7 +4823,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_store_storepb_store_proto_msgTypes[48]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4732,7 +4835,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[48]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4745,7 +4848,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{48}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Grant) GetRole() string {
@@ -4785,7 +4888,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_store_storepb_store_proto_msgTypes[49]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4797,7 +4900,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[49]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4810,7 +4913,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{49}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Binding) GetSubject() string {
@@ -4860,7 +4963,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_store_storepb_store_proto_msgTypes[50]
+	mi := &file_store_storepb_store_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4872,7 +4975,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[50]
+	mi := &file_store_storepb_store_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4885,7 +4988,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{50}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Identity) GetStore() string {
@@ -4916,7 +5019,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_store_storepb_store_proto_msgTypes[51]
+	mi := &file_store_storepb_store_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4928,7 +5031,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[51]
+	mi := &file_store_storepb_store_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4941,7 +5044,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{51}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Restored) GetRestore() string {
@@ -4986,7 +5089,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_store_storepb_store_proto_msgTypes[52]
+	mi := &file_store_storepb_store_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4998,7 +5101,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[52]
+	mi := &file_store_storepb_store_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5011,7 +5114,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{52}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Batch) GetRevision() int64 {
@@ -5056,7 +5159,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_store_storepb_store_proto_msgTypes[53]
+	mi := &file_store_storepb_store_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5068,7 +5171,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[53]
+	mi := &file_store_storepb_store_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5081,7 +5184,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{53}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Change) GetKey() string {
@@ -5134,7 +5237,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_store_storepb_store_proto_msgTypes[54]
+	mi := &file_store_storepb_store_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5146,7 +5249,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[54]
+	mi := &file_store_storepb_store_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5159,7 +5262,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{54}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Forecast) GetP50() int64 {
@@ -5215,7 +5318,7 @@ type Forecaster struct {
 
 func (x *Forecaster) Reset() {
 	*x = Forecaster{}
-	mi := &file_store_storepb_store_proto_msgTypes[55]
+	mi := &file_store_storepb_store_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5227,7 +5330,7 @@ func (x *Forecaster) String() string {
 func (*Forecaster) ProtoMessage() {}
 
 func (x *Forecaster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[55]
+	mi := &file_store_storepb_store_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5240,7 +5343,7 @@ func (x *Forecaster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecaster.ProtoReflect.Descriptor instead.
 func (*Forecaster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{55}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Forecaster) GetAt() int64 {
@@ -5279,7 +5382,7 @@ type Score struct {
 
 func (x *Score) Reset() {
 	*x = Score{}
-	mi := &file_store_storepb_store_proto_msgTypes[56]
+	mi := &file_store_storepb_store_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5291,7 +5394,7 @@ func (x *Score) String() string {
 func (*Score) ProtoMessage() {}
 
 func (x *Score) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[56]
+	mi := &file_store_storepb_store_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5304,7 +5407,7 @@ func (x *Score) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Score.ProtoReflect.Descriptor instead.
 func (*Score) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{56}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Score) GetScore() int64 {
@@ -5417,7 +5520,7 @@ type JoinToken struct {
 
 func (x *JoinToken) Reset() {
 	*x = JoinToken{}
-	mi := &file_store_storepb_store_proto_msgTypes[57]
+	mi := &file_store_storepb_store_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5429,7 +5532,7 @@ func (x *JoinToken) String() string {
 func (*JoinToken) ProtoMessage() {}
 
 func (x *JoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[57]
+	mi := &file_store_storepb_store_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5442,7 +5545,7 @@ func (x *JoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinToken.ProtoReflect.Descriptor instead.
 func (*JoinToken) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{57}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *JoinToken) GetHash() []byte {
@@ -5521,7 +5624,7 @@ type Authority struct {
 
 func (x *Authority) Reset() {
 	*x = Authority{}
-	mi := &file_store_storepb_store_proto_msgTypes[58]
+	mi := &file_store_storepb_store_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5533,7 +5636,7 @@ func (x *Authority) String() string {
 func (*Authority) ProtoMessage() {}
 
 func (x *Authority) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[58]
+	mi := &file_store_storepb_store_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5546,7 +5649,7 @@ func (x *Authority) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Authority.ProtoReflect.Descriptor instead.
 func (*Authority) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{58}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Authority) GetCertificate() []byte {
@@ -5583,7 +5686,7 @@ type Joined struct {
 
 func (x *Joined) Reset() {
 	*x = Joined{}
-	mi := &file_store_storepb_store_proto_msgTypes[59]
+	mi := &file_store_storepb_store_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5595,7 +5698,7 @@ func (x *Joined) String() string {
 func (*Joined) ProtoMessage() {}
 
 func (x *Joined) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[59]
+	mi := &file_store_storepb_store_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5608,7 +5711,7 @@ func (x *Joined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Joined.ProtoReflect.Descriptor instead.
 func (*Joined) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{59}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Joined) GetToken() string {
@@ -5645,7 +5748,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_store_storepb_store_proto_msgTypes[60]
+	mi := &file_store_storepb_store_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5657,7 +5760,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[60]
+	mi := &file_store_storepb_store_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5670,7 +5773,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{60}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Revocation) GetBy() string {
@@ -5713,7 +5816,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_store_storepb_store_proto_msgTypes[61]
+	mi := &file_store_storepb_store_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5725,7 +5828,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[61]
+	mi := &file_store_storepb_store_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5738,7 +5841,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{61}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Secret) GetVersion() int64 {
@@ -5810,7 +5913,7 @@ type Loan struct {
 
 func (x *Loan) Reset() {
 	*x = Loan{}
-	mi := &file_store_storepb_store_proto_msgTypes[62]
+	mi := &file_store_storepb_store_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5822,7 +5925,7 @@ func (x *Loan) String() string {
 func (*Loan) ProtoMessage() {}
 
 func (x *Loan) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[62]
+	mi := &file_store_storepb_store_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5835,7 +5938,7 @@ func (x *Loan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loan.ProtoReflect.Descriptor instead.
 func (*Loan) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{62}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Loan) GetGpus() int32 {
@@ -5897,13 +6000,14 @@ type Cluster struct {
 	Since            int64    `protobuf:"varint,28,opt,name=since,proto3" json:"since,omitempty"`                      // the revision of the record before the cluster became a member, so it is higher for each later membership
 	Known            bool     `protobuf:"varint,29,opt,name=known,proto3" json:"known,omitempty"`                      // a roster with this membership is stored outside the hub
 	Stops            bool     `protobuf:"varint,40,opt,name=stops,proto3" json:"stops,omitempty"`                      // draining: running jobs are stopped and returned
+	Described        int64    `protobuf:"varint,41,opt,name=described,proto3" json:"described,omitempty"`              // a revision that is higher after each change of what administrators wrote about the cluster
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_store_storepb_store_proto_msgTypes[63]
+	mi := &file_store_storepb_store_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5915,7 +6019,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[63]
+	mi := &file_store_storepb_store_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5928,7 +6032,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{63}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Cluster) GetStore() string {
@@ -6141,6 +6245,13 @@ func (x *Cluster) GetStops() bool {
 	return false
 }
 
+func (x *Cluster) GetDescribed() int64 {
+	if x != nil {
+		return x.Described
+	}
+	return 0
+}
+
 // ClusterKey is the key and certificate with which the servers of a member call
 // the hub.
 type ClusterKey struct {
@@ -6156,7 +6267,7 @@ type ClusterKey struct {
 
 func (x *ClusterKey) Reset() {
 	*x = ClusterKey{}
-	mi := &file_store_storepb_store_proto_msgTypes[64]
+	mi := &file_store_storepb_store_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6168,7 +6279,7 @@ func (x *ClusterKey) String() string {
 func (*ClusterKey) ProtoMessage() {}
 
 func (x *ClusterKey) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[64]
+	mi := &file_store_storepb_store_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6181,7 +6292,7 @@ func (x *ClusterKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterKey.ProtoReflect.Descriptor instead.
 func (*ClusterKey) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{64}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ClusterKey) GetCertificate() []byte {
@@ -6216,7 +6327,7 @@ var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\x1a\x0fapipb/pki.proto\"\xc4\x10\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\x1a\x0fapipb/pki.proto\"\x91\x11\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -6270,7 +6381,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\vgrant_claim\x188 \x01(\v2\x19.ares.store.v1.GrantClaimH\x00R\n" +
 	"grantClaim\x12/\n" +
 	"\x06roster\x189 \x01(\v2\x15.ares.store.v1.RosterH\x00R\x06roster\x12)\n" +
-	"\x04loan\x18: \x01(\v2\x13.ares.store.v1.LoanH\x00R\x04loanB\x06\n" +
+	"\x04loan\x18: \x01(\v2\x13.ares.store.v1.LoanH\x00R\x04loan\x12K\n" +
+	"\x10cluster_metadata\x18; \x01(\v2\x1e.ares.store.v1.ClusterMetadataH\x00R\x0fclusterMetadataB\x06\n" +
 	"\x04body\"]\n" +
 	"\tAuditMark\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x12\n" +
@@ -6373,7 +6485,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x04base\x18\a \x01(\v2\x12.ares.store.v1.RunR\x04base\"8\n" +
 	"\x06Asking\x12\x18\n" +
 	"\arestore\x18\x01 \x01(\tR\arestore\x12\x14\n" +
-	"\x05since\x18\x02 \x01(\x03R\x05since\"\x9f\x02\n" +
+	"\x05since\x18\x02 \x01(\x03R\x05since\"\xba\x02\n" +
 	"\n" +
 	"Membership\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
@@ -6386,7 +6498,14 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\arejoins\x18\b \x01(\x03R\arejoins\x12\x0e\n" +
 	"\x02at\x18\t \x01(\x03R\x02at\x12!\n" +
 	"\fhub_revision\x18\n" +
-	" \x01(\x03R\vhubRevision\"\xa3\x01\n" +
+	" \x01(\x03R\vhubRevision\x12\x19\n" +
+	"\bheard_at\x18\v \x01(\x03R\aheardAt\"\x8b\x01\n" +
+	"\x0fClusterMetadata\x12\x10\n" +
+	"\x03hub\x18\x01 \x01(\tR\x03hub\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x14\n" +
+	"\x05value\x18\x04 \x01(\fR\x05value\x12\x12\n" +
+	"\x04seal\x18\x05 \x01(\fR\x04seal\"\xa3\x01\n" +
 	"\x05Floor\x12\x10\n" +
 	"\x03hub\x18\x01 \x01(\tR\x03hub\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x18\n" +
@@ -6754,7 +6873,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x04Loan\x12\x12\n" +
 	"\x04gpus\x18\x01 \x01(\x05R\x04gpus\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x14\n" +
-	"\x05fresh\x18\x03 \x01(\bR\x05fresh\"\xbf\b\n" +
+	"\x05fresh\x18\x03 \x01(\bR\x05fresh\"\xdd\b\n" +
 	"\aCluster\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x14\n" +
@@ -6789,7 +6908,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\vreconciling\x18\x1b \x01(\bR\vreconciling\x12\x14\n" +
 	"\x05since\x18\x1c \x01(\x03R\x05since\x12\x14\n" +
 	"\x05known\x18\x1d \x01(\bR\x05known\x12\x14\n" +
-	"\x05stops\x18( \x01(\bR\x05stops\x1a9\n" +
+	"\x05stops\x18( \x01(\bR\x05stops\x12\x1c\n" +
+	"\tdescribed\x18) \x01(\x03R\tdescribed\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -6815,7 +6935,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*AuditMark)(nil),         // 1: ares.store.v1.AuditMark
@@ -6829,154 +6949,156 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*JobGrant)(nil),          // 9: ares.store.v1.JobGrant
 	(*Asking)(nil),            // 10: ares.store.v1.Asking
 	(*Membership)(nil),        // 11: ares.store.v1.Membership
-	(*Floor)(nil),             // 12: ares.store.v1.Floor
-	(*Roster)(nil),            // 13: ares.store.v1.Roster
-	(*RosterEntry)(nil),       // 14: ares.store.v1.RosterEntry
-	(*GrantClaim)(nil),        // 15: ares.store.v1.GrantClaim
-	(*NotifyMark)(nil),        // 16: ares.store.v1.NotifyMark
-	(*Hold)(nil),              // 17: ares.store.v1.Hold
-	(*JobUpdate)(nil),         // 18: ares.store.v1.JobUpdate
-	(*MonthUsage)(nil),        // 19: ares.store.v1.MonthUsage
-	(*Nomination)(nil),        // 20: ares.store.v1.Nomination
-	(*Victim)(nil),            // 21: ares.store.v1.Victim
-	(*Yield)(nil),             // 22: ares.store.v1.Yield
-	(*Attempt)(nil),           // 23: ares.store.v1.Attempt
-	(*Merit)(nil),             // 24: ares.store.v1.Merit
-	(*Seat)(nil),              // 25: ares.store.v1.Seat
-	(*Result)(nil),            // 26: ares.store.v1.Result
-	(*Stop)(nil),              // 27: ares.store.v1.Stop
-	(*Transition)(nil),        // 28: ares.store.v1.Transition
-	(*Lease)(nil),             // 29: ares.store.v1.Lease
-	(*Claim)(nil),             // 30: ares.store.v1.Claim
-	(*Session)(nil),           // 31: ares.store.v1.Session
-	(*Cordon)(nil),            // 32: ares.store.v1.Cordon
-	(*Tenant)(nil),            // 33: ares.store.v1.Tenant
-	(*TenantLoan)(nil),        // 34: ares.store.v1.TenantLoan
-	(*SharedTenant)(nil),      // 35: ares.store.v1.SharedTenant
-	(*Quota)(nil),             // 36: ares.store.v1.Quota
-	(*Queue)(nil),             // 37: ares.store.v1.Queue
-	(*Reservation)(nil),       // 38: ares.store.v1.Reservation
-	(*Topology)(nil),          // 39: ares.store.v1.Topology
-	(*Domain)(nil),            // 40: ares.store.v1.Domain
-	(*Switch)(nil),            // 41: ares.store.v1.Switch
-	(*Weights)(nil),           // 42: ares.store.v1.Weights
-	(*Usage)(nil),             // 43: ares.store.v1.Usage
-	(*LoopPlan)(nil),          // 44: ares.store.v1.LoopPlan
-	(*Leader)(nil),            // 45: ares.store.v1.Leader
-	(*Progress)(nil),          // 46: ares.store.v1.Progress
-	(*Token)(nil),             // 47: ares.store.v1.Token
-	(*Grant)(nil),             // 48: ares.store.v1.Grant
-	(*Binding)(nil),           // 49: ares.store.v1.Binding
-	(*Identity)(nil),          // 50: ares.store.v1.Identity
-	(*Restored)(nil),          // 51: ares.store.v1.Restored
-	(*Batch)(nil),             // 52: ares.store.v1.Batch
-	(*Change)(nil),            // 53: ares.store.v1.Change
-	(*Forecast)(nil),          // 54: ares.store.v1.Forecast
-	(*Forecaster)(nil),        // 55: ares.store.v1.Forecaster
-	(*Score)(nil),             // 56: ares.store.v1.Score
-	(*JoinToken)(nil),         // 57: ares.store.v1.JoinToken
-	(*Authority)(nil),         // 58: ares.store.v1.Authority
-	(*Joined)(nil),            // 59: ares.store.v1.Joined
-	(*Revocation)(nil),        // 60: ares.store.v1.Revocation
-	(*Secret)(nil),            // 61: ares.store.v1.Secret
-	(*Loan)(nil),              // 62: ares.store.v1.Loan
-	(*Cluster)(nil),           // 63: ares.store.v1.Cluster
-	(*ClusterKey)(nil),        // 64: ares.store.v1.ClusterKey
-	nil,                       // 65: ares.store.v1.PolicyNote.LabelsEntry
-	nil,                       // 66: ares.store.v1.JobUpdate.LabelsEntry
-	nil,                       // 67: ares.store.v1.Reservation.SelectorEntry
-	nil,                       // 68: ares.store.v1.Cluster.LabelsEntry
-	nil,                       // 69: ares.store.v1.Cluster.PricesEntry
-	(*apipb.NodeInfo)(nil),    // 70: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 71: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 72: ares.v1.DeviceShare
-	(*apipb.NodeGrant)(nil),   // 73: ares.v1.NodeGrant
+	(*ClusterMetadata)(nil),   // 12: ares.store.v1.ClusterMetadata
+	(*Floor)(nil),             // 13: ares.store.v1.Floor
+	(*Roster)(nil),            // 14: ares.store.v1.Roster
+	(*RosterEntry)(nil),       // 15: ares.store.v1.RosterEntry
+	(*GrantClaim)(nil),        // 16: ares.store.v1.GrantClaim
+	(*NotifyMark)(nil),        // 17: ares.store.v1.NotifyMark
+	(*Hold)(nil),              // 18: ares.store.v1.Hold
+	(*JobUpdate)(nil),         // 19: ares.store.v1.JobUpdate
+	(*MonthUsage)(nil),        // 20: ares.store.v1.MonthUsage
+	(*Nomination)(nil),        // 21: ares.store.v1.Nomination
+	(*Victim)(nil),            // 22: ares.store.v1.Victim
+	(*Yield)(nil),             // 23: ares.store.v1.Yield
+	(*Attempt)(nil),           // 24: ares.store.v1.Attempt
+	(*Merit)(nil),             // 25: ares.store.v1.Merit
+	(*Seat)(nil),              // 26: ares.store.v1.Seat
+	(*Result)(nil),            // 27: ares.store.v1.Result
+	(*Stop)(nil),              // 28: ares.store.v1.Stop
+	(*Transition)(nil),        // 29: ares.store.v1.Transition
+	(*Lease)(nil),             // 30: ares.store.v1.Lease
+	(*Claim)(nil),             // 31: ares.store.v1.Claim
+	(*Session)(nil),           // 32: ares.store.v1.Session
+	(*Cordon)(nil),            // 33: ares.store.v1.Cordon
+	(*Tenant)(nil),            // 34: ares.store.v1.Tenant
+	(*TenantLoan)(nil),        // 35: ares.store.v1.TenantLoan
+	(*SharedTenant)(nil),      // 36: ares.store.v1.SharedTenant
+	(*Quota)(nil),             // 37: ares.store.v1.Quota
+	(*Queue)(nil),             // 38: ares.store.v1.Queue
+	(*Reservation)(nil),       // 39: ares.store.v1.Reservation
+	(*Topology)(nil),          // 40: ares.store.v1.Topology
+	(*Domain)(nil),            // 41: ares.store.v1.Domain
+	(*Switch)(nil),            // 42: ares.store.v1.Switch
+	(*Weights)(nil),           // 43: ares.store.v1.Weights
+	(*Usage)(nil),             // 44: ares.store.v1.Usage
+	(*LoopPlan)(nil),          // 45: ares.store.v1.LoopPlan
+	(*Leader)(nil),            // 46: ares.store.v1.Leader
+	(*Progress)(nil),          // 47: ares.store.v1.Progress
+	(*Token)(nil),             // 48: ares.store.v1.Token
+	(*Grant)(nil),             // 49: ares.store.v1.Grant
+	(*Binding)(nil),           // 50: ares.store.v1.Binding
+	(*Identity)(nil),          // 51: ares.store.v1.Identity
+	(*Restored)(nil),          // 52: ares.store.v1.Restored
+	(*Batch)(nil),             // 53: ares.store.v1.Batch
+	(*Change)(nil),            // 54: ares.store.v1.Change
+	(*Forecast)(nil),          // 55: ares.store.v1.Forecast
+	(*Forecaster)(nil),        // 56: ares.store.v1.Forecaster
+	(*Score)(nil),             // 57: ares.store.v1.Score
+	(*JoinToken)(nil),         // 58: ares.store.v1.JoinToken
+	(*Authority)(nil),         // 59: ares.store.v1.Authority
+	(*Joined)(nil),            // 60: ares.store.v1.Joined
+	(*Revocation)(nil),        // 61: ares.store.v1.Revocation
+	(*Secret)(nil),            // 62: ares.store.v1.Secret
+	(*Loan)(nil),              // 63: ares.store.v1.Loan
+	(*Cluster)(nil),           // 64: ares.store.v1.Cluster
+	(*ClusterKey)(nil),        // 65: ares.store.v1.ClusterKey
+	nil,                       // 66: ares.store.v1.PolicyNote.LabelsEntry
+	nil,                       // 67: ares.store.v1.JobUpdate.LabelsEntry
+	nil,                       // 68: ares.store.v1.Reservation.SelectorEntry
+	nil,                       // 69: ares.store.v1.Cluster.LabelsEntry
+	nil,                       // 70: ares.store.v1.Cluster.PricesEntry
+	(*apipb.NodeInfo)(nil),    // 71: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 72: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 73: ares.v1.DeviceShare
+	(*apipb.NodeGrant)(nil),   // 74: ares.v1.NodeGrant
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	2,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
 	6,  // 1: ares.store.v1.Record.tombstone:type_name -> ares.store.v1.Tombstone
 	7,  // 2: ares.store.v1.Record.run:type_name -> ares.store.v1.Run
-	29, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
-	30, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
-	31, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	70, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
-	32, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
-	33, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
-	44, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
-	45, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
-	46, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
-	47, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
-	50, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
-	51, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
-	37, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
-	39, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
-	43, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
+	30, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
+	31, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
+	32, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
+	71, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	33, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
+	34, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
+	45, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
+	46, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
+	47, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
+	48, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
+	51, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
+	52, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
+	38, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
+	40, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
+	44, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
 	5,  // 18: ares.store.v1.Record.awaited:type_name -> ares.store.v1.Awaited
-	54, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
-	55, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
-	38, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
-	56, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
-	49, // 23: ares.store.v1.Record.binding:type_name -> ares.store.v1.Binding
+	55, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
+	56, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
+	39, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
+	57, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
+	50, // 23: ares.store.v1.Record.binding:type_name -> ares.store.v1.Binding
 	4,  // 24: ares.store.v1.Record.policy:type_name -> ares.store.v1.Policy
-	57, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
-	58, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
-	60, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
-	59, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
+	58, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
+	59, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
+	61, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
+	60, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
 	1,  // 29: ares.store.v1.Record.audit_mark:type_name -> ares.store.v1.AuditMark
-	61, // 30: ares.store.v1.Record.secret:type_name -> ares.store.v1.Secret
-	63, // 31: ares.store.v1.Record.cluster:type_name -> ares.store.v1.Cluster
-	64, // 32: ares.store.v1.Record.cluster_key:type_name -> ares.store.v1.ClusterKey
+	62, // 30: ares.store.v1.Record.secret:type_name -> ares.store.v1.Secret
+	64, // 31: ares.store.v1.Record.cluster:type_name -> ares.store.v1.Cluster
+	65, // 32: ares.store.v1.Record.cluster_key:type_name -> ares.store.v1.ClusterKey
 	9,  // 33: ares.store.v1.Record.job_grant:type_name -> ares.store.v1.JobGrant
 	10, // 34: ares.store.v1.Record.asking:type_name -> ares.store.v1.Asking
 	11, // 35: ares.store.v1.Record.membership:type_name -> ares.store.v1.Membership
-	12, // 36: ares.store.v1.Record.floor:type_name -> ares.store.v1.Floor
-	15, // 37: ares.store.v1.Record.grant_claim:type_name -> ares.store.v1.GrantClaim
-	13, // 38: ares.store.v1.Record.roster:type_name -> ares.store.v1.Roster
-	62, // 39: ares.store.v1.Record.loan:type_name -> ares.store.v1.Loan
-	71, // 40: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	3,  // 41: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
-	65, // 42: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
-	23, // 43: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	27, // 44: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	28, // 45: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	20, // 46: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
-	19, // 47: ares.store.v1.Run.dropped_usage:type_name -> ares.store.v1.MonthUsage
-	17, // 48: ares.store.v1.Run.hold:type_name -> ares.store.v1.Hold
-	18, // 49: ares.store.v1.Run.updated:type_name -> ares.store.v1.JobUpdate
-	16, // 50: ares.store.v1.Run.notified:type_name -> ares.store.v1.NotifyMark
-	8,  // 51: ares.store.v1.Run.left:type_name -> ares.store.v1.LeftCluster
-	7,  // 52: ares.store.v1.JobGrant.base:type_name -> ares.store.v1.Run
-	7,  // 53: ares.store.v1.Floor.run:type_name -> ares.store.v1.Run
-	14, // 54: ares.store.v1.Roster.clusters:type_name -> ares.store.v1.RosterEntry
-	66, // 55: ares.store.v1.JobUpdate.labels:type_name -> ares.store.v1.JobUpdate.LabelsEntry
-	25, // 56: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
-	21, // 57: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
-	22, // 58: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
-	25, // 59: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	24, // 60: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	22, // 61: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
-	72, // 62: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	26, // 63: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	22, // 64: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
-	36, // 65: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	34, // 66: ares.store.v1.Tenant.loan:type_name -> ares.store.v1.TenantLoan
-	35, // 67: ares.store.v1.Tenant.shared:type_name -> ares.store.v1.SharedTenant
-	36, // 68: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	67, // 69: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
-	40, // 70: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	41, // 71: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	42, // 72: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	48, // 73: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
-	53, // 74: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	73, // 75: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
-	73, // 76: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
-	68, // 77: ares.store.v1.Cluster.labels:type_name -> ares.store.v1.Cluster.LabelsEntry
-	69, // 78: ares.store.v1.Cluster.prices:type_name -> ares.store.v1.Cluster.PricesEntry
-	79, // [79:79] is the sub-list for method output_type
-	79, // [79:79] is the sub-list for method input_type
-	79, // [79:79] is the sub-list for extension type_name
-	79, // [79:79] is the sub-list for extension extendee
-	0,  // [0:79] is the sub-list for field type_name
+	13, // 36: ares.store.v1.Record.floor:type_name -> ares.store.v1.Floor
+	16, // 37: ares.store.v1.Record.grant_claim:type_name -> ares.store.v1.GrantClaim
+	14, // 38: ares.store.v1.Record.roster:type_name -> ares.store.v1.Roster
+	63, // 39: ares.store.v1.Record.loan:type_name -> ares.store.v1.Loan
+	12, // 40: ares.store.v1.Record.cluster_metadata:type_name -> ares.store.v1.ClusterMetadata
+	72, // 41: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	3,  // 42: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
+	66, // 43: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
+	24, // 44: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	28, // 45: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	29, // 46: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	21, // 47: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
+	20, // 48: ares.store.v1.Run.dropped_usage:type_name -> ares.store.v1.MonthUsage
+	18, // 49: ares.store.v1.Run.hold:type_name -> ares.store.v1.Hold
+	19, // 50: ares.store.v1.Run.updated:type_name -> ares.store.v1.JobUpdate
+	17, // 51: ares.store.v1.Run.notified:type_name -> ares.store.v1.NotifyMark
+	8,  // 52: ares.store.v1.Run.left:type_name -> ares.store.v1.LeftCluster
+	7,  // 53: ares.store.v1.JobGrant.base:type_name -> ares.store.v1.Run
+	7,  // 54: ares.store.v1.Floor.run:type_name -> ares.store.v1.Run
+	15, // 55: ares.store.v1.Roster.clusters:type_name -> ares.store.v1.RosterEntry
+	67, // 56: ares.store.v1.JobUpdate.labels:type_name -> ares.store.v1.JobUpdate.LabelsEntry
+	26, // 57: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
+	22, // 58: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
+	23, // 59: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
+	26, // 60: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	25, // 61: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	23, // 62: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
+	73, // 63: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	27, // 64: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	23, // 65: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
+	37, // 66: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	35, // 67: ares.store.v1.Tenant.loan:type_name -> ares.store.v1.TenantLoan
+	36, // 68: ares.store.v1.Tenant.shared:type_name -> ares.store.v1.SharedTenant
+	37, // 69: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	68, // 70: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
+	41, // 71: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	42, // 72: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	43, // 73: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	49, // 74: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
+	54, // 75: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
+	74, // 76: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
+	74, // 77: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
+	69, // 78: ares.store.v1.Cluster.labels:type_name -> ares.store.v1.Cluster.LabelsEntry
+	70, // 79: ares.store.v1.Cluster.prices:type_name -> ares.store.v1.Cluster.PricesEntry
+	80, // [80:80] is the sub-list for method output_type
+	80, // [80:80] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -7025,15 +7147,16 @@ func file_store_storepb_store_proto_init() {
 		(*Record_GrantClaim)(nil),
 		(*Record_Roster)(nil),
 		(*Record_Loan)(nil),
+		(*Record_ClusterMetadata)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[18].OneofWrappers = []any{}
+	file_store_storepb_store_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   70,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

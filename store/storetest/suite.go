@@ -50,6 +50,7 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Hub", hubLaws},
 		{"Member", memberLaws},
 		{"Roster", rosterLaws},
+		{"Metadata", metadataLaws},
 		{"Loans", loanLaws},
 		{"Lent", lentLaws},
 	} {

@@ -143,6 +143,16 @@ var federation = []Mutation{
 		law("Roster/ANewMemberIsNotBound"), `got error <nil>`,
 	},
 	{
+		"federation-F6-seal", "the rule that a restored hub recalls only words with its own seal",
+		edit("federation/metadata.go", "return !key.ByHub || !hmac.Equal(", "return !key.ByHub || false && !hmac.Equal("),
+		inFederation("TestRestoredHubRecalls"), `the hub believes words that it has not sealed`,
+	},
+	{
+		"federation-F6-recall-dead", "the rule that a copy of a cluster that was declared dead does not decide about its membership",
+		edit("store/clustercopy.go", "!c.MayOwn() || !kept.MayOwn() ||", "!c.MayOwn() ||"),
+		law("Metadata/ARestoredHubRecallsCopies"), `declared dead: `,
+	},
+	{
 		"federation-F7-taken", "the rule that no local job is taken for a granted one",
 		edit(acceptVerb, "m.Job.Origin.Hub != o.Hub:\n\t\treturn AcceptedTaken, nil", "m.Job.Origin.Hub != o.Hub:\n\t\treturn AcceptedRepeated, nil"),
 		law("Member/AnIDOfAnotherOriginIsTaken"), `accept under the grant 10: "repeated"`,

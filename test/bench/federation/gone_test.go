@@ -104,6 +104,10 @@ func BenchmarkAutonomy(b *testing.B) {
 			began = time.Now()
 			s.awaitMode("autonomous")
 			entered = append(entered, time.Since(began))
+			live.Await(b, cluster.Patience, "the hub to end the session", func() (bool, string) {
+				c, err := hub.Client().Cluster(b.Context(), "holder")
+				return c.GetState() == "unreachable", fmt.Sprint(c.GetState(), err)
+			})
 			wire.silence(false)
 			began = time.Now()
 			s.awaitMode("federated")
