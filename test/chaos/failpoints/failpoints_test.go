@@ -130,7 +130,6 @@ const clock = `package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
