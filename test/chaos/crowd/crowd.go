@@ -56,7 +56,7 @@ func (c *Crowd) work(ctx context.Context, i int) {
 	at := make([]*client.Client, len(c.Servers))
 	for k := range at {
 		at[k] = c.Dial(k)
-		defer at[k].Close()
+		defer func() { _ = at[k].Close() }() // every call has ended
 	}
 	seen := int64(0) // the highest revision that this client has seen
 	for n := 0; ctx.Err() == nil; n++ {

@@ -27,7 +27,7 @@ func shiftWallClock(o *overlay.Overlay) error {
 	if err != nil {
 		return err
 	}
-	if err := changeRate(o, goroot); err != nil {
+	if err = changeRate(o, goroot); err != nil {
 		return err
 	}
 	// The code is added to a file that already imports the package that reads environment

@@ -127,9 +127,9 @@ func Load(dir string) (*Run, error) {
 		return nil, err
 	}
 	for _, file := range stores {
-		one, err := trace.Load(filepath.Dir(file))
-		if err != nil {
-			return nil, err
+		one, bad := trace.Load(filepath.Dir(file))
+		if bad != nil {
+			return nil, bad
 		}
 		if name := filepath.Base(filepath.Dir(file)); name == Hub {
 			r.Hub = one
