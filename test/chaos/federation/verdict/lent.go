@@ -13,23 +13,38 @@ import (
 // act, and it lends nothing. Nor do the devices of its live processes, at any moment. A process counts from its first line to its last one, so less
 // is counted than is used, and never more.
 //
+// A cluster that comes back brings what its own jobs already use: they are not stopped, so the sum may exceed the limit by that until
+// they end. So its first loan after it was declared dead or had left does not count, as far as it has not been lowered since.
+//
 // A process counts only while its cluster is a member, and only if it was started while the cluster was one: a cluster that has just
 // joined may still run what it started before, and one that left or was declared dead shares the limit no more.
 
 func (j *judge) lent() {
-	over := map[string]bool{}
+	over, brought := map[string]bool{}, map[Loan]int{} // by tenant and cluster
 	for _, state := range j.run.Loans {
 		if state.Asking {
 			continue
 		}
 		j.Totals.Lent++
 		sums := map[string]int{}
+		now := map[Loan]int{}
 		for _, l := range state.Loans {
-			sums[l.Tenant] += l.GPUs
+			id := Loan{Tenant: l.Tenant, Cluster: l.Cluster}
+			was, known := brought[id]
+			switch {
+			case known && was >= 0:
+				now[id] = min(was, l.GPUs)
+			case l.GPUs > 0 && j.cameBack(l.Cluster, state.At):
+				now[id] = l.GPUs
+			case l.GPUs == 0:
+				now[id] = -1 // it has not answered yet
+			}
+			sums[l.Tenant] += l.GPUs - max(0, now[id])
 			if l.GPUs < 0 {
 				j.wrong(WithinLoans, "", state.At, "the loan of tenant %s for cluster %s is %d at revision %d", l.Tenant, l.Cluster, l.GPUs, state.Revision)
 			}
 		}
+		brought = now
 		for tenant, limit := range j.run.Meta.Quotas {
 			bad := sums[tenant] > limit
 			if bad && !over[tenant] {
@@ -38,6 +53,11 @@ func (j *judge) lent() {
 			over[tenant] = bad
 		}
 	}
+}
+
+// cameBack reports whether a cluster was declared dead or had left before a time.
+func (j *judge) cameBack(cluster string, at time.Duration) bool {
+	return j.happened(Dead, cluster, 0, at) || j.happened(Left, cluster, 0, at)
 }
 
 // A `step` is a change of a tenant's use.

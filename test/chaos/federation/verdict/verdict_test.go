@@ -207,6 +207,20 @@ func TestVerdict(t *testing.T) {
 			m.Loans[0].Asking = true
 			return m
 		}, "", "", 0},
+		{"a cluster that comes back brings its use", func() *made {
+			m := lends(4, 0)
+			m.happens(0.5, verdict.Dead, "west", true)
+			m.lend(2, 4, 2)
+			m.lend(3, 4, 1)
+			return m
+		}, "", "", 0},
+		{"a cluster that came back gets too much", func() *made {
+			m := lends(3, 0)
+			m.happens(0.5, verdict.Dead, "west", true)
+			m.lend(2, 3, 1)
+			m.lend(3, 4, 2)
+			return m
+		}, verdict.WithinLoans, "and 5 are lent", 0},
 		{"a negative loan", func() *made { return lends(-1, 2) }, verdict.WithinLoans, "is -1", 0},
 		{"use up to the limit", func() *made { return uses("0,1,2", "0", 1) }, "", "", 0},
 		{"use above the limit", func() *made { return uses("0,1,2", "0,1", 1) }, verdict.WithinLoans, "has a limit of 4 GPUs, and uses 5", 0},
@@ -255,6 +269,11 @@ func lends(east, west int) *made {
 	m := newRecord()
 	m.Loans = []verdict.Loans{{At: at(1), Revision: 7, Loans: []verdict.Loan{{Tenant: "blue", Cluster: "east", GPUs: east}, {Tenant: "blue", Cluster: "west", GPUs: west}}}}
 	return m
+}
+
+// The method `lend` adds a later state of the loans.
+func (m *made) lend(seconds float64, east, west int) {
+	m.Loans = append(m.Loans, verdict.Loans{At: at(seconds), Revision: 7 + int64(seconds), Loans: []verdict.Loan{{Tenant: "blue", Cluster: "east", GPUs: east}, {Tenant: "blue", Cluster: "west", GPUs: west}}})
 }
 
 // The function `uses` returns a record in which a job runs in each cluster, in west a while after east.
