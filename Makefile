@@ -43,7 +43,7 @@ export ARES_TEST_KUBE_SCHEDULER := $(CURDIR)/bin/ares-kube-scheduler
 # depends on fsync; on a slow disk, etcd would miss its deadlines and tests would fail for that alone.
 DISK   := $(or $(TMPDIR),/tmp)
 MEMORY := $(shell test -w /dev/shm && test $$(df --output=avail --block-size=1G /dev/shm | tail -1) -ge 6 && echo /dev/shm || echo $(DISK))
-test test-packages test-beside test-kube test-kube-136 bench-kube race robustness robustness-short failover bench-tiny mutations: export TMPDIR := $(MEMORY)
+test test-packages test-beside test-kube test-kube-136 bench-kube race robustness robustness-short chaos-federation failover bench-tiny mutations: export TMPDIR := $(MEMORY)
 
 .PHONY: help
 help: ## List the targets
@@ -106,12 +106,13 @@ test: needs browser docker format vet build robustness-needs ## All Go and CLI t
 # These two run at the same time: most of their time, they wait for processes.
 .PHONY: test-packages test-beside
 test-packages:
-	go list ./... | awk '$$0 !~ "/(archtest|test/chaos/(faults|robustness))(/|$$)" && $$0 !~ "$(SHARED)"' | xargs -r $(GOTEST)
+	go list ./... | awk '$$0 !~ "/(archtest|test/chaos/(faults|federation|robustness))(/|$$)" && $$0 !~ "$(SHARED)"' | xargs -r $(GOTEST)
 	go list ./... | awk '$$0 ~ "$(SHARED)"' | CGO_ENABLED=1 xargs -r $(GOTEST) -race
 test-beside: kube-scheduler kube-tools
 	$(TEST_KUBE)
 	$(BENCH_TINY)
 	$(TEST_ROBUSTNESS)
+	$(TEST_FEDERATION)
 
 # The runs of `make robustness`: so many minutes of faults for each seed, so many seeds at once.
 SEEDS   ?= $(shell seq 1 40)
@@ -121,7 +122,7 @@ RECORDS ?= $(CURDIR)/.robustness
 
 .PHONY: robustness
 robustness: robustness-needs ## Faults by SEEDS, MINUTES each: real processes, recorded and judged
-	test/chaos/robustness/run $(RECORDS) $(MINUTES) $(AT_ONCE) $(SEEDS)
+	test/chaos/seeds robustness $(RECORDS) $(MINUTES) $(AT_ONCE) $(SEEDS)
 
 .PHONY: robustness-short
 robustness-short: robustness-needs
@@ -130,6 +131,21 @@ robustness-short: robustness-needs
 define TEST_ROBUSTNESS
 $(GOTEST) ./test/chaos/robustness/check ./test/chaos/robustness/trace
 	$(GOTEST) -v -run TestFaultsBySeed ./test/chaos/robustness -seed 1 -length 3m
+endef
+
+# SEEDS is the number of seeds or a list of several, and SEED is a single one. The processes of one run are enough for a small machine.
+FEDERATION_SEEDS   = $(or $(SEED),$(if $(filter file,$(origin SEEDS)),$(shell seq 1 20),$(if $(word 2,$(SEEDS)),$(SEEDS),$(shell seq 1 $(SEEDS)))))
+FEDERATION_MINUTES = $(if $(filter file,$(origin MINUTES)),5,$(MINUTES))
+FEDERATION_AT_ONCE = $(if $(filter file,$(origin AT_ONCE)),1,$(AT_ONCE))
+FEDERATION_RECORDS = $(if $(filter file,$(origin RECORDS)),$(CURDIR)/.federation,$(RECORDS))
+
+.PHONY: chaos-federation
+chaos-federation: robustness-needs ## Faults by seed on a hub and three clusters (SEEDS=20 MINUTES=5, or SEED=7 for one): real processes, recorded and judged
+	test/chaos/seeds federation $(FEDERATION_RECORDS) $(FEDERATION_MINUTES) $(FEDERATION_AT_ONCE) $(FEDERATION_SEEDS)
+
+define TEST_FEDERATION
+$(GOTEST) ./test/chaos/federation/verdict
+$(GOTEST) -v -run TestFederationBySeed ./test/chaos/federation -seed 1 -length 3m
 endef
 
 .PHONY: failover

@@ -30,8 +30,8 @@ const (
 )
 
 // Backdate says how long before its creation a certificate becomes valid. The validity begins in the past, so that a
-// machine whose clock is slow accepts the certificate too.
-const Backdate = 5 * time.Minute
+// machine whose clock is slow by an hour accepts the certificate too.
+const Backdate = 2 * time.Hour
 
 // A node's certificate contains a URI with the node's name. The constant nodeScheme is the scheme of that URI. Only
 // the URI is checked, not the common name. The common name of a certificate is only shown to people.
@@ -213,9 +213,13 @@ func NodeOf(cert *x509.Certificate) (node string, revision int64, err error) {
 }
 
 // RenewAt returns the time at which a certificate should be renewed. This time is after two thirds of the
-// certificate's lifetime.
+// certificate's lifetime. Earlier versions made certificates that begin only five
+// minutes before their creation. If such a certificate is short, it is renewed earlier.
 func RenewAt(cert *x509.Certificate) time.Time {
 	made := cert.NotBefore.Add(Backdate)
+	if !made.Before(cert.NotAfter) {
+		made = cert.NotBefore
+	}
 	return made.Add(cert.NotAfter.Sub(made) * 2 / 3)
 }
 

@@ -124,6 +124,8 @@ func TestNodeCertificates(t *testing.T) {
 		}
 		_, err = cert.Verify(x509.VerifyOptions{Roots: a.Pool(), CurrentTime: noon, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 		must(t, err)
+		_, err = cert.Verify(x509.VerifyOptions{Roots: a.Pool(), CurrentTime: noon.Add(-time.Hour), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		must(t, err) // on a machine whose clock is slow by an hour
 		if _, err = cert.Verify(x509.VerifyOptions{Roots: a.Pool(), CurrentTime: noon, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err == nil {
 			t.Fatal("a node can pose as a server")
 		}
@@ -280,4 +282,17 @@ func shake(t *testing.T, shown *tls.Certificate, client *tls.Config) error {
 	_ = l.Close()
 	<-done
 	return err
+}
+
+// TestRenewalOfEarlierVersions checks certificates that begin only five minutes before their creation. Each must be renewed after its
+// creation and before its end.
+func TestRenewalOfEarlierVersions(t *testing.T) {
+	t.Parallel()
+	made := time.Date(2026, 11, 19, 12, 0, 0, 0, time.UTC)
+	for _, life := range []time.Duration{10 * time.Second, time.Hour, Backdate, 24 * time.Hour, MaxNodeLife} {
+		cert := &x509.Certificate{NotBefore: made.Add(-5 * time.Minute), NotAfter: made.Add(life)}
+		if due := RenewAt(cert); !due.Before(cert.NotAfter) || life > time.Minute*20 && due.Before(made) {
+			t.Errorf("a certificate with a life of %s, made at %s, is renewed at %s", life, made, due)
+		}
+	}
 }

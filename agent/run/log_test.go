@@ -323,7 +323,7 @@ func TestUnpack(t *testing.T) {
 	if err != nil || again != path {
 		t.Errorf("again: %s %v", again, err)
 	}
-	if after, _ := os.Stat(path); !os.SameFile(before, after) || after.Mode().Perm() != 0o700 {
+	if after, _ := os.Stat(path); !os.SameFile(before, after) || after.Mode().Perm() != programMode {
 		t.Errorf("written twice, or with mode %v", after.Mode())
 	}
 	if err = os.Truncate(path, 100); err != nil { // truncated, as after a crash

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -183,6 +184,74 @@ func TestTheWallClockCanBeWrong(t *testing.T) {
 			if took < 60*time.Millisecond || took > after.Sub(before) {
 				t.Errorf("shifted by %q two timers of 30 ms took %s", text, took)
 			}
+		}
+	}
+}
+
+// `rates` is a program that prints five times in nanoseconds. A timer of 60 ms runs between two readings of the machine's own clock,
+// and the time that the process has measured lies between the shorter and the longer difference of such readings.
+const rates = `package main
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+func machine() int64 {
+	var ts syscall.Timespec
+	const monotonic = 1
+	syscall.Syscall(syscall.SYS_CLOCK_GETTIME, monotonic, uintptr(unsafe.Pointer(&ts)), 0)
+	return ts.Nano()
+}
+
+func main() {
+	before := machine()
+	start := time.Now()
+	began := machine()
+	<-time.After(60 * time.Millisecond)
+	ended := machine()
+	since, wall := time.Since(start), time.Now().UnixNano()-start.UnixNano()
+	after := machine()
+	fmt.Println(ended-began, after-before, int64(since), wall, int64(time.Until(start)))
+}
+`
+
+// TestTheClocksCanHaveAWrongRate lets a process's clocks run fast or slow. Durations and the wall clock must show that, and a timer must
+// take as long as the process thinks.
+func TestTheClocksCanHaveAWrongRate(t *testing.T) {
+	dir := t.TempDir()
+	o, err := overlay.New("../../..", filepath.Join(dir, "src"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, program := filepath.Join(dir, "rates.go"), filepath.Join(dir, "rates")
+	if err = errors.Join(os.WriteFile(source, []byte(rates), 0o600), shiftWallClock(o)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = o.Go(t.Context(), []string{"CGO_ENABLED=0"}, "build", "-trimpath", "-o", program, source); err != nil {
+		t.Fatal(err)
+	}
+	for text, rate := range map[string]float64{"": 1, "1000": 1, "800": 0.8, "1200": 1.2} {
+		cmd := exec.CommandContext(t.Context(), program)
+		cmd.Env = append(os.Environ(), rateEnv+"="+text)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var shorter, longer, since, wall, until float64
+		if _, err := fmt.Sscan(string(out), &shorter, &longer, &since, &wall, &until); err != nil {
+			t.Fatalf("%q: %v", out, err)
+		}
+		const rounding = 1e4
+		for what, took := range map[string]float64{"since": since, "the wall clock": wall} {
+			if took < rate*shorter-rounding || took > rate*longer+rounding {
+				t.Errorf("at the rate %q, %s measured %.0f ns of %.0f to %.0f", text, what, took, shorter, longer)
+			}
+		}
+		if longer < 60e6/rate || -until < since {
+			t.Errorf("at the rate %q, a timer of 60 ms took %.0f ns, and until is %.0f after %.0f", text, longer, until, since)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(shiftWallClock(o), handOn(o)); err != nil {
+	if err := errors.Join(shiftWallClock(o), shortenDamping(o), handOn(o)); err != nil {
 		return err
 	}
 	if err := o.Build(ctx, *out); err != nil {

@@ -15,7 +15,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/client"
+	"github.com/ares-scheduler/ares/pause"
 	"github.com/ares-scheduler/ares/test/bench/rounds"
+	"github.com/ares-scheduler/ares/test/chaos/recorder"
 	"github.com/ares-scheduler/ares/test/chaos/robustness/trace"
 	"github.com/ares-scheduler/ares/test/live"
 )
@@ -35,9 +37,9 @@ func BenchmarkFailover(b *testing.B) {
 	f := newFleet(b, usual, recoveryNodes, dir, record.Dir)
 	defer f.end()
 	ctx, stop := context.WithCancel(b.Context())
-	rec := newRecorder(b, f.endpoints(), record)
+	rec := recorder.New(b, f.endpoints(), record)
 	var background sync.WaitGroup
-	background.Go(func() { rec.run(ctx) })
+	background.Go(func() { rec.Run(ctx) })
 	defer background.Wait()
 	defer stop()
 
@@ -80,16 +82,16 @@ func table(b *testing.B, title string, rows [][]string) {
 
 // This function stops the leader several times. It measures the time until the
 // next leader places a job.
-func outages(b *testing.B, f *fleet, rec *recorder, sig syscall.Signal, times int) []time.Duration {
+func outages(b *testing.B, f *fleet, rec *recorder.Recorder, sig syscall.Signal, times int) []time.Duration {
 	var out []time.Duration
 	for range times {
 		i := awaitLeader(b, f)
-		since := rec.placements()
-		live.Await(b, time.Minute, "the leader to decide", func() (bool, string) { return rec.placements() >= since+5, "" })
+		since := rec.Placements()
+		live.Await(b, time.Minute, "the leader to decide", func() (bool, string) { return rec.Placements() >= since+5, "" })
 		at := trace.Now()
 		f.servers[i].Stop(sig, 20*time.Second)
 		gone := trace.Now()
-		out = append(out, (rec.placedAfter(gone) - at).Round(time.Millisecond))
+		out = append(out, (rec.PlacedAfter(gone) - at).Round(time.Millisecond))
 		f.servers[i].Start()
 		c := f.client(i, 5*time.Second)
 		live.Await(b, time.Minute, "the server to be ready again", func() (bool, string) {
@@ -143,7 +145,7 @@ func startHammer(b *testing.B, f *fleet) *hammer {
 					h.accepted = append(h.accepted, answer.GetJobId())
 					h.mu.Unlock()
 				}
-				rest(ctx, 50*time.Millisecond)
+				pause.For(ctx, 50*time.Millisecond)
 			}
 		})
 	}
@@ -160,7 +162,7 @@ func (h *hammer) end() []string {
 func (f *fleet) anyClient(first int) *client.Client {
 	var at []string
 	for k := range f.controls {
-		at = append(at, fmt.Sprintf("%s:%d", f.controls[(first+k)%members].ip, grpcPort))
+		at = append(at, fmt.Sprintf("%s:%d", f.controls[(first+k)%members].IP, grpcPort))
 	}
 	c, err := client.New(client.Options{Addresses: at, Token: f.token, TLS: f.tls, Attempts: 20, CallTimeout: 5 * time.Second})
 	if err != nil {

@@ -7,9 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
+	"github.com/ares-scheduler/ares/test/chaos/inject"
+	"github.com/ares-scheduler/ares/test/chaos/machines"
 	"github.com/ares-scheduler/ares/test/chaos/robustness/trace"
 	"github.com/ares-scheduler/ares/test/cluster"
 )
@@ -17,20 +18,20 @@ import (
 // `restore` backs up the store and lets the run continue for a while. It then
 // deletes the data of all three etcd members and restores them from the
 // backup.
-func restore(t *tempter) *mishap {
+func restore(t *tempter) *inject.Mishap {
 	i, release, ok := t.control()
 	if !ok {
 		return nil
 	}
 	backup := filepath.Join(t.fleet.dir, fmt.Sprintf("backup-%d", t.Uint64()))
-	_, err := t.fleet.command("backup", backup, "--server", fmt.Sprintf("%s:%d", t.fleet.controls[i].ip, grpcPort),
+	_, err := t.fleet.command("backup", backup, "--server", fmt.Sprintf("%s:%d", t.fleet.controls[i].IP, grpcPort),
 		"--tls-ca", t.fleet.file("ca.pem"), "--token-file", t.fleet.file("admin.token"))
 	if err != nil {
 		release() // a store that is down cannot be backed up
 		return nil
 	}
-	d := t.between(2000, 12000)
-	return &mishap{target: "etcd", detail: "the last " + d.String() + " are forgotten", lasts: d, undo: func() {
+	d := t.Between(2000, 12000)
+	return &inject.Mishap{Target: "etcd", Detail: "the last " + d.String() + " are forgotten", Lasts: d, Undo: func() {
 		defer release()
 		t.fleet.goBack(t.scene, backup)
 	}}
@@ -47,7 +48,7 @@ func (f *fleet) goBack(s *scene, backup string) {
 			p.Start()
 		}
 	}()
-	note := trace.Restore{At: trace.Now(), Highest: s.rec.seen()}
+	note := trace.Restore{At: trace.Now(), Highest: s.rec.Seen()}
 	prepared := backup + ".prepared"
 	said, err := f.command("restore", "prepare", backup, prepared, "-o", "json")
 	var result struct {
@@ -62,23 +63,17 @@ func (f *fleet) goBack(s *scene, backup string) {
 	}
 	note.Backup = result.Snapshot
 	note.Highest = max(note.Highest, note.Backup)
-	var cluster []string
 	for _, c := range f.controls {
-		cluster = append(cluster, fmt.Sprintf("%s=http://%s:%d", c.name, c.ip, peerPort))
-	}
-	for _, c := range f.controls {
-		dir := filepath.Join(c.disk, "etcd")
+		dir := c.EtcdDir()
 		if err := os.RemoveAll(dir); err != nil {
 			f.t.Error(err)
 		}
-		said, err := f.command("restore", prepared, "--etcd-data-dir", dir, "--name", c.name,
-			"--initial-cluster", strings.Join(cluster, ","), "--initial-advertise-peer-urls", fmt.Sprintf("http://%s:%d", c.ip, peerPort))
+		said, err := f.command("restore", prepared, "--etcd-data-dir", dir, "--name", c.Name,
+			"--initial-cluster", machines.InitialCluster(f.controls), "--initial-advertise-peer-urls", c.PeerURL())
 		if err != nil {
-			f.t.Errorf("restore %s: %v: %s", c.name, err, said)
+			f.t.Errorf("restore %s: %v: %s", c.Name, err, said)
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.restores = append(s.restores, note)
 }
 

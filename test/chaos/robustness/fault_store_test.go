@@ -10,22 +10,24 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ares-scheduler/ares/test/chaos/inject"
+	"github.com/ares-scheduler/ares/test/chaos/machines"
 	"github.com/ares-scheduler/ares/test/live"
 )
 
 // This fault, called compaction, stops a server and compacts the store's old revisions. The
 // server's watch then cannot resume at its last revision.
-func compaction(t *tempter) *mishap {
+func compaction(t *tempter) *inject.Mishap {
 	i, release, ok := t.control()
 	if !ok {
 		return nil
 	}
 	thaw := t.fleet.servers[i].Freeze()
-	d := t.between(1000, 5000)
-	return &mishap{target: t.fleet.servers[i].Name, detail: "stopped " + ms(d), lasts: d, undo: func() {
+	d := t.Between(1000, 5000)
+	return &inject.Mishap{Target: t.fleet.servers[i].Name, Detail: "stopped " + inject.For(d), Lasts: d, Undo: func() {
 		// Keep the revisions that the recorder has not seen yet. The record would otherwise have
 		// a gap.
-		_, _ = t.fleet.etcdctl("compact", fmt.Sprint(t.scene.rec.seen()))
+		_, _ = t.fleet.etcdctl("compact", fmt.Sprint(t.scene.rec.Seen()))
 		thaw()
 		release()
 	}}
@@ -33,18 +35,18 @@ func compaction(t *tempter) *mishap {
 
 // etcdSpace fills the store to its space quota. A full store rejects every
 // write until an operator frees space.
-func etcdSpace(t *tempter) *mishap {
+func etcdSpace(t *tempter) *inject.Mishap {
 	_, release, ok := t.control()
 	if !ok {
 		return nil
 	}
 	block := strings.Repeat("x", 1<<20)
 	said := ""
-	for n := 0; n < 2*t.fleet.patience.space>>20 && !strings.Contains(said, "space exceeded") && t.ctx.Err() == nil; n++ {
+	for n := 0; n < 2*t.fleet.patience.space>>20 && !strings.Contains(said, "space exceeded") && t.Ctx.Err() == nil; n++ {
 		said, _ = t.fleet.etcdctlIn(block, "put", fmt.Sprintf("/junk/%d", n))
 	}
-	d := t.between(1000, 8000)
-	return &mishap{target: "etcd", detail: fmt.Sprintf("%q %s", said, ms(d)), lasts: d, undo: both(t.fleet.makeRoom, release)}
+	d := t.Between(1000, 8000)
+	return &inject.Mishap{Target: "etcd", Detail: fmt.Sprintf("%q %s", said, inject.For(d)), Lasts: d, Undo: inject.Both(t.fleet.makeRoom, release)}
 }
 
 // makeRoom frees space in the store with the steps that `ares doctor` recommends to an operator.
@@ -83,8 +85,8 @@ func (f *fleet) etcdctlIn(stdin string, args ...string) (string, error) {
 
 // This fault sets a failpoint in a server or an agent. When the process reaches
 // the failpoint, it dies, stalls or returns an error, once or several times.
-func failpoint(server bool) func(*tempter) *mishap {
-	return func(t *tempter) *mishap {
+func failpoint(server bool) func(*tempter) *inject.Mishap {
+	return func(t *tempter) *inject.Mishap {
 		i, release, ok := t.worker()
 		among := t.fleet.workers
 		if server {
@@ -95,24 +97,24 @@ func failpoint(server bool) func(*tempter) *mishap {
 			return nil
 		}
 		m := among[i]
-		points := slices.DeleteFunc(listFailpoints(t.ctx, m), func(point string) bool { return strings.HasPrefix(point, "agent") == server })
+		points := slices.DeleteFunc(listFailpoints(t.Ctx, m), func(point string) bool { return strings.HasPrefix(point, "agent") == server })
 		if len(points) == 0 {
 			release()
 			return nil
 		}
 		point := points[t.IntN(len(points))]
 		term := failure(t.Rand, point)
-		at := fmt.Sprintf("http://%s:%d/%s", m.ip, failpointPort, point)
-		if err := failpointCall(t.ctx, http.MethodPut, at, term); err != nil {
+		at := fmt.Sprintf("http://%s:%d/%s", m.IP, failpointPort, point)
+		if err := failpointCall(t.Ctx, http.MethodPut, at, term); err != nil {
 			if strings.Contains(err.Error(), "parse") {
 				t.fleet.t.Error(err)
 			}
 			release()
 			return nil
 		}
-		d := t.between(500, 5000)
+		d := t.Between(500, 5000)
 		off := func() { _ = failpointCall(context.Background(), http.MethodDelete, at, "") } // a dead process has no active failpoints
-		return &mishap{target: m.name, detail: point + " " + term + " " + ms(d), lasts: d, undo: both(off, release)}
+		return &inject.Mishap{Target: m.Name, Detail: point + " " + term + " " + inject.For(d), Lasts: d, Undo: inject.Both(off, release)}
 	}
 }
 
@@ -129,8 +131,8 @@ func failure(rng *rand.Rand, point string) string {
 	return "panic"
 }
 
-func listFailpoints(ctx context.Context, m *machine) []string {
-	text, err := failpointText(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/", m.ip, failpointPort), "")
+func listFailpoints(ctx context.Context, m *machines.Machine) []string {
+	text, err := failpointText(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/", m.IP, failpointPort), "")
 	if err != nil {
 		return nil
 	}
@@ -151,5 +153,5 @@ func failpointCall(ctx context.Context, method, url, term string) error {
 func failpointText(ctx context.Context, method, url, body string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	return call(ctx, method, url, []byte(body))
+	return machines.Call(ctx, method, url, []byte(body))
 }

@@ -8,17 +8,18 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/test/chaos/inject"
 	"github.com/ares-scheduler/ares/test/live"
 )
 
 // historyKill kills the history database for a while.
-func historyKill(t *tempter) *mishap {
-	if !t.scene.take("history") {
+func historyKill(t *tempter) *inject.Mishap {
+	if !t.scene.Take("history") {
 		return nil
 	}
 	t.fleet.db.Kill()
-	d := t.between(500, 20_000)
-	return &mishap{target: "history", detail: ms(d), lasts: d, undo: both(t.fleet.db.Start, func() { t.scene.drop("history") })}
+	d := t.Between(500, 20_000)
+	return &inject.Mishap{Target: "history", Detail: inject.For(d), Lasts: d, Undo: inject.Both(t.fleet.db.Start, func() { t.scene.Drop("history") })}
 }
 
 // This function runs after the last fault. It checks that history contains

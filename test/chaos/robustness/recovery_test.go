@@ -15,7 +15,10 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/client"
+	"github.com/ares-scheduler/ares/pause"
 	"github.com/ares-scheduler/ares/test/bench/rounds"
+	"github.com/ares-scheduler/ares/test/chaos/machines"
+	"github.com/ares-scheduler/ares/test/chaos/recorder"
 	"github.com/ares-scheduler/ares/test/chaos/robustness/trace"
 	"github.com/ares-scheduler/ares/test/live"
 )
@@ -90,8 +93,8 @@ func (f *fleet) awaitOnline(b *testing.B) {
 	c := f.anyClient(0)
 	defer c.Close()
 	for i, m := range f.workers {
-		live.Await(b, time.Minute, m.name+" to be online", func() (bool, string) {
-			n, err := c.Node(b.Context(), m.name)
+		live.Await(b, time.Minute, m.Name+" to be online", func() (bool, string) {
+			n, err := c.Node(b.Context(), m.Name)
 			log := f.agents[i].Log()
 			last, _, _ := strings.Cut(log[max(strings.LastIndex(log, "session open"), 0):], "\n")
 			return err == nil && n.GetState() == string(ares.Online) && strings.Contains(last, "ttl="+f.patience.session.String()), fmt.Sprint(n.GetState(), err, last)
@@ -109,7 +112,7 @@ type victim struct {
 
 // nodeLosses makes nodes fail, and measures the time until the gangs that ran
 // there run again. Gangs with the lost_after 0 have the default.
-func nodeLosses(b *testing.B, f *fleet, rec *recorder, record *trace.Writer, name string, lostAfter time.Duration) *recoveries {
+func nodeLosses(b *testing.B, f *fleet, rec *recorder.Recorder, record *trace.Writer, name string, lostAfter time.Duration) *recoveries {
 	b.Helper()
 	r := rand.New(rand.NewPCG(17, uint64(lostAfter)))
 	c := f.anyClient(0)
@@ -121,9 +124,9 @@ func nodeLosses(b *testing.B, f *fleet, rec *recorder, record *trace.Writer, nam
 		for _, v := range victims {
 			moment := 2*time.Second + time.Duration(r.Int64N(int64(f.patience.session/8)))
 			failing.Go(func() {
-				rest(b.Context(), moment)
+				pause.For(b.Context(), moment)
 				v.lost = trace.Now()
-				f.workers[v.node].unplug()
+				f.workers[v.node].Unplug()
 				f.crash(v.node)
 			})
 		}
@@ -133,13 +136,13 @@ func nodeLosses(b *testing.B, f *fleet, rec *recorder, record *trace.Writer, nam
 			for _, w := range f.awaitRanks(b, v, 2) {
 				last = max(last, w.At)
 			}
-			out.add(rec, v, f.workers[v.node].name, last)
+			out.add(rec, v, f.workers[v.node].Name, last)
 		}
 		for _, v := range victims {
 			if _, err := c.Cancel(b.Context(), v.job); err != nil {
 				b.Fatal(err)
 			}
-			network(b, "link set "+f.workers[v.node].wire+" up")
+			f.workers[v.node].Plug()
 			f.agents[v.node].Start()
 		}
 		f.awaitOnline(b)
@@ -149,11 +152,11 @@ func nodeLosses(b *testing.B, f *fleet, rec *recorder, record *trace.Writer, nam
 }
 
 // `add` adds the times of one loss.
-func (r *recoveries) add(rec *recorder, v *victim, node string, last time.Duration) {
+func (r *recoveries) add(rec *recorder.Recorder, v *victim, node string, last time.Duration) {
 	since := func(at time.Duration) time.Duration { return (at - v.lost).Round(time.Millisecond) }
-	r.ended = append(r.ended, since(rec.step(func(s lossStep) bool { return s.node == node && s.at > v.lost })))
-	r.voided = append(r.voided, since(rec.step(func(s lossStep) bool { return string(s.job) == v.job && !s.placed })))
-	r.placed = append(r.placed, since(rec.step(func(s lossStep) bool { return string(s.job) == v.job && s.placed && s.attempt == 2 })))
+	r.ended = append(r.ended, since(rec.Step(func(s recorder.LossStep) bool { return s.Node == node && s.At > v.lost })))
+	r.voided = append(r.voided, since(rec.Step(func(s recorder.LossStep) bool { return string(s.Job) == v.job && !s.Placed })))
+	r.placed = append(r.placed, since(rec.Step(func(s recorder.LossStep) bool { return string(s.Job) == v.job && s.Placed && s.Attempt == 2 })))
 	r.total = append(r.total, since(last))
 }
 
@@ -165,7 +168,7 @@ func (f *fleet) submitGangs(b *testing.B, c *client.Client, record *trace.Writer
 	for k := range lossesAtOnce {
 		answer, err := c.Submit(b.Context(), &apipb.JobSpec{
 			RequestId: fmt.Sprintf("%s-%d", name, k), Name: name, GpuCount: rankDevices, Members: gangRanks, LostAfterSeconds: int32(lostAfter / time.Second),
-			Command: []string{witnessProgram(b), "-to", filepath.Join(record.Dir, trace.JobsDir), "-for", "10m"},
+			Command: []string{live.Witness.Path(b), "-to", filepath.Join(record.Dir, trace.JobsDir), "-for", "10m"},
 		})
 		if err != nil {
 			b.Fatal(err)
@@ -187,7 +190,7 @@ func (f *fleet) submitGangs(b *testing.B, c *client.Client, record *trace.Writer
 		if i < 0 {
 			b.Fatalf("gang %d runs on %v, where other gangs run too: %v", k, on[k], gangsOn)
 		}
-		v.node = slices.IndexFunc(f.workers, func(m *machine) bool { return m.name == on[k][i] })
+		v.node = slices.IndexFunc(f.workers, func(m *machines.Machine) bool { return m.Name == on[k][i] })
 	}
 	return out
 }

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,9 +15,10 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/test/chaos/inject"
+	"github.com/ares-scheduler/ares/test/chaos/recorder"
 	"github.com/ares-scheduler/ares/test/chaos/robustness/check"
 	"github.com/ares-scheduler/ares/test/chaos/robustness/trace"
-	"github.com/ares-scheduler/ares/test/live"
 )
 
 var (
@@ -47,28 +47,34 @@ func TestFaultsBySeed(t *testing.T) {
 		Seed: *seed, Version: os.Getenv("ARES_TEST_VERSION"), StartedAt: time.Now(), Start: trace.Now(), SessionTTL: short.session, Quotas: quotas,
 	}
 	for _, m := range fleet.controls {
-		meta.Servers = append(meta.Servers, m.name)
+		meta.Servers = append(meta.Servers, m.Name)
 	}
 	for _, m := range fleet.workers {
-		meta.Nodes = append(meta.Nodes, m.name)
+		meta.Nodes = append(meta.Nodes, m.Name)
 	}
 	note(t, record, meta)
 
 	watching, stopWatching := context.WithCancel(t.Context())
-	rec := newRecorder(t, fleet.endpoints(), record)
+	rec := recorder.New(t, fleet.endpoints(), record)
 	var background sync.WaitGroup
-	background.Go(func() { rec.run(watching) })
+	background.Go(func() { rec.Run(watching) })
 	createTenants(t, fleet)
 
-	crowd := &crowd{fleet: fleet, record: record, recorder: rec, witness: witnessProgram(t), seed: *seed, most: 60}
+	clients := newCrowd(fleet, record, rec)
 	submitting, stopSubmitting := context.WithTimeout(t.Context(), *length)
 	var work sync.WaitGroup
-	work.Go(func() { crowd.run(submitting) })
-	scene := &scene{taken: map[string]bool{}, rec: rec}
-	chosen := choose(t, *only)
+	work.Go(func() { clients.Run(submitting) })
+	scene := &scene{rec: rec}
+	chosen := inject.Select(t, faults, *only)
 	for k := range uint64(tempters) {
-		tempter := &tempter{Rand: rand.New(rand.NewPCG(*seed, k)), ctx: submitting, faults: chosen, fleet: fleet, scene: scene, record: record}
-		work.Go(tempter.tempt)
+		i := &inject.Injector{Rand: rand.New(rand.NewPCG(*seed, k)), Ctx: submitting}
+		work.Go(func() {
+			inject.Run(i, chosen, &tempter{i, fleet, scene}, func(f trace.Fault) {
+				if err := record.Fault(f); err != nil {
+					t.Error(err)
+				}
+			})
+		})
 	}
 	work.Wait()
 	stopSubmitting()
@@ -86,34 +92,14 @@ func TestFaultsBySeed(t *testing.T) {
 // The constant `tempters` is the maximum number of simultaneous faults.
 const tempters = 3
 
-// This function selects faults by their kinds.
-func choose(t testing.TB, kinds string) []fault {
-	t.Helper()
-	switch kinds {
-	case "":
-		return faults
-	case "none":
-		return nil
-	}
-	var out []fault
-	for kind := range strings.SplitSeq(kinds, ",") {
-		i := slices.IndexFunc(faults, func(f fault) bool { return f.kind == kind })
-		if i < 0 {
-			t.Fatalf("there is no fault %q; see fault_kinds_test.go", kind)
-		}
-		out = append(out, faults[i])
-	}
-	return out
-}
-
 // This function waits until every job has ended and every device is free. Once
 // no more faults are injected, every job must end and free its devices.
-func settle(t *testing.T, rec *recorder) {
+func settle(t *testing.T, rec *recorder.Recorder) {
 	t.Helper()
 	const atMost = 5 * time.Minute // a job that was lost repeatedly waits up to a minute
 	deadline := time.Now().Add(atMost)
 	for {
-		job, n := rec.unsettled()
+		job, n := rec.Unsettled()
 		if n == 0 {
 			return
 		}
@@ -150,11 +136,6 @@ func createTenants(t testing.TB, f *fleet) {
 			t.Fatalf("create tenant %s: %v", name, err)
 		}
 	}
-}
-
-// witnessProgram finds the program that the suite's jobs run.
-func witnessProgram(t testing.TB) string {
-	return live.Witness.Path(t)
 }
 
 // `judge` checks the run's record, and checks that no job process reported a

@@ -113,6 +113,8 @@ func (j *judge) compareCancel(b *book, c *trace.Call, epoch int) {
 		return // created and removed in a gap, its end is not recorded, or the record ends earlier
 	case last.phase == ares.Cancelled || last.stop() == ares.StopCancel:
 		return
+	case last.endedByOwner():
+		return
 	case epoch < len(j.run.Meta.Restores) && b.unseen(j.run.Meta.Restores[epoch].Highest):
 		return // it may be in the revisions that the recorder missed before the restore
 	}

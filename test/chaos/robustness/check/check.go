@@ -58,8 +58,10 @@ func runWithin(r *trace.Run, within time.Duration) Report {
 	j.Totals = count(r)
 	j.record()
 	book := j.replay()
-	j.overlaps(book)
-	j.processesOf(book)
+	if !r.Meta.Hub {
+		j.overlaps(book)
+		j.processesOf(book)
+	}
 	j.ends(book)
 	j.compareAnswers(book)
 	j.linearize(book)

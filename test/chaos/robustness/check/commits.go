@@ -28,6 +28,10 @@ func (f *commits) step(c *change) {
 		return
 	case c.was == nil || c.now == nil:
 		return // the job is new, or it vanished, which another oracle judges
+	case c.isGrantedAgain():
+		if c.was.ended() || c.gap {
+			return
+		}
 	}
 	was, now := c.was, c.now
 	switch {
@@ -137,6 +141,12 @@ func commitOf(was, now *state) string {
 	var current *ares.Attempt
 	if was.run != nil {
 		current = was.run.Current()
+	}
+	if now.phase == ares.Returned {
+		if current != nil {
+			return fmt.Sprintf("attempt %d was under way", current.Number)
+		}
+		return ""
 	}
 	if current == nil {
 		if now.phase != ares.Cancelled && now.phase != ares.Failed {

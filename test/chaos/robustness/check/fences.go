@@ -20,16 +20,25 @@ type fences struct {
 // The type `given` is an attempt as the store recorded it.
 type given struct {
 	attempt int
+	epoch   int64          // of the hub's grant, or 0
 	nodes   map[int]string // by rank
 }
 
 func (f *fences) settle(*trace.Entry, int64) {}
 
 func (f *fences) step(c *change) {
-	attempts := c.now.attempts()
+	if c.isGrantedAgain() { // its attempts are numbered anew
+		again := *c
+		again.was = nil
+		c = &again
+	}
+	attempts, epoch := c.now.attempts(), int64(0)
+	if c.now != nil && c.now.job != nil && c.now.job.Origin != nil {
+		epoch = c.now.job.Origin.Epoch
+	}
 	for i := range attempts {
 		a := &attempts[i]
-		f.note(c.id, a)
+		f.note(c.id, a, epoch)
 		if i > 0 && (a.Number <= attempts[i-1].Number || a.Fence <= attempts[i-1].Fence) {
 			f.wrong(NoOverlap, c.id, c.now.at, "attempt %d has fence %d after attempt %d with %d", a.Number, a.Fence, attempts[i-1].Number, attempts[i-1].Fence)
 		}
@@ -68,14 +77,14 @@ func (f *fences) placed(c *change, a *ares.Attempt) {
 	}
 }
 
-func (f *fences) note(id string, a *ares.Attempt) {
+func (f *fences) note(id string, a *ares.Attempt, epoch int64) {
 	if f.given[id] == nil {
 		f.given[id] = map[int64]given{}
 	}
 	if _, known := f.given[id][int64(a.Fence)]; known {
 		return
 	}
-	g := given{a.Number, map[int]string{}}
+	g := given{a.Number, epoch, map[int]string{}}
 	for i := range a.Seats {
 		g.nodes[a.Seats[i].Rank] = a.Seats[i].Node
 	}

@@ -215,8 +215,9 @@ func answer(c *trace.Call) string {
 
 // This function returns the known state of a job when an epoch begins.
 func origin(b *book, id string, epoch int) register {
+	none := register{hub: b.run.Meta.Hub}
 	if epoch == 0 {
-		return register{}
+		return none
 	}
 	backup := b.run.Meta.Restores[epoch-1].Backup
 	var held *state
@@ -236,9 +237,10 @@ func origin(b *book, id string, epoch int) register {
 		}
 	}
 	if held == nil || held.dropped {
-		return register{}
+		return none
 	}
-	out := register{exists: true, body: anyBody}
+	out := none
+	out.exists, out.body = true, anyBody
 	if held.epoch == epoch {
 		return out // it is known only that the job exists
 	}

@@ -119,7 +119,8 @@ func (j *judge) seated(b *book, id string, lives []*life) {
 		if l.starts > 1 {
 			j.wrong(NoOverlap, id, l.first, "rank %d of attempt %d (fence %d) was started %d times", l.rank, l.attempt, l.fence, l.starts)
 		}
-		if i > 0 && l.attempt < lives[i-1].attempt && !j.restoredBetween(lives[i-1].fence, l.fence) {
+		sameGrant := i == 0 || b.fences.given[id][lives[i-1].fence].epoch == b.fences.given[id][l.fence].epoch
+		if i > 0 && sameGrant && l.attempt < lives[i-1].attempt && !j.restoredBetween(lives[i-1].fence, l.fence) {
 			j.wrong(NoOverlap, id, l.first, "attempt %d has fence %d, attempt %d has %d: fences must grow with attempts", l.attempt, l.fence, lives[i-1].attempt, lives[i-1].fence)
 		}
 		if i > 0 && l.fence == lives[i-1].fence && l.attempt != lives[i-1].attempt {

@@ -9,6 +9,7 @@ import (
 // comparable, because porcupine compares states.
 type register struct {
 	exists   bool
+	hub      bool       // the store is that of a hub: the job's owner may end the job before it hears of a cancel
 	body     string     // the body with which it was accepted
 	cancel   bool       // a cancel is in the store: the job can only end as cancelled
 	final    ares.Phase // "" while it is not known to have ended
@@ -99,7 +100,7 @@ func (r register) stopped(c *trace.Call) (bool, register) {
 	case c.Outcome == trace.Refused: // it had already ended, and not by a cancel
 		if r.final == "" {
 			r.final = endedOtherwise
-			return r.exists && !r.cancel, r
+			return r.exists && (!r.cancel || r.hub), r
 		}
 		return r.exists && r.final != ares.Cancelled, r
 	case c.Phase == cancelling:
@@ -143,6 +144,8 @@ func (r register) mayBe(c *trace.Call) bool {
 		return c.Phase.Final() && c.Phase != ares.Cancelled
 	case r.final != "":
 		return c.Phase == r.final
+	case r.cancel && r.hub:
+		return c.Phase.Final() || c.Stop == string(ares.StopCancel)
 	case r.cancel:
 		return c.Phase == ares.Cancelled || c.Phase.Active() && c.Stop == string(ares.StopCancel)
 	default:

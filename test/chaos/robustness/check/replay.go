@@ -92,26 +92,35 @@ type machine struct {
 func (j *judge) replay() *book {
 	b := &book{judge: j, jobs: map[string]*state{}, history: map[string][]*state{}, nodes: map[string]*machine{}}
 	b.fences = &fences{book: b, given: map[string]map[int64]given{}}
+	if j.run.Meta.Hub {
+		b.followers = []follower{&copies{b}, &losses{b}, newLists(b)}
+		b.replayAll()
+		return b
+	}
 	b.followers = []follower{
 		&commits{b}, b.fences, &losses{b},
 		&shares{book: b, devices: map[device]int{}, cpus: map[string]int{}, memory: map[string]int{}, touched: map[device]bool{}, full: map[string]bool{}},
 		&quotas{book: b, use: map[string]use{}, touched: map[string]bool{}, over: map[string]bool{}},
 		newLists(b), newLaws(b),
 	}
-	for i := range j.run.Store {
-		e := &j.run.Store[i]
+	b.replayAll()
+	return b
+}
+
+func (b *book) replayAll() {
+	for i := range b.run.Store {
+		e := &b.run.Store[i]
 		if !b.apply(e) {
 			continue
 		}
 		until := e.Batch.Revision + 1
-		if i+1 < len(j.run.Store) && !j.run.Store[i+1].Batch.Reset {
-			until = max(until, j.run.Store[i+1].Batch.Revision)
+		if i+1 < len(b.run.Store) && !b.run.Store[i+1].Batch.Reset {
+			until = max(until, b.run.Store[i+1].Batch.Revision)
 		}
 		for _, f := range b.followers {
 			f.settle(e, until)
 		}
 	}
-	return b
 }
 
 // This method reports whether the record lacks a revision. Revisions before the

@@ -42,6 +42,8 @@ type Meta struct {
 	Servers    []string       `json:"servers"`
 	Nodes      []string       `json:"nodes"`
 	Quotas     map[string]int `json:"quotas"` // GPUs that a tenant may use at once
+	// Hub says that the store is that of a federation's hub: its runs are copies of those in the clusters.
+	Hub bool `json:"hub,omitempty"`
 	// Restores lists the times at which the store was restored from a backup.
 	Restores []Restore `json:"restores,omitempty"`
 }

@@ -1,4 +1,4 @@
-package robustness_test
+package machines
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,20 +16,29 @@ import (
 	"github.com/ares-scheduler/ares/test/live"
 )
 
-// `toxiproxy` is a process on the router that disturbs the connections between some
-// agents and the servers.
-type toxiproxy struct {
+// Toxiproxy is a process that disturbs the connections that pass through it.
+type Toxiproxy struct {
 	t       testing.TB
 	process *cluster.Process
 	api     string
 }
 
-func startToxiproxy(t testing.TB, logs string) *toxiproxy {
+// toxiproxyPort is the port of toxiproxy's own API.
+const toxiproxyPort = 8474
+
+// StartToxiproxy starts toxiproxy on a machine, or on the router if the machine is nil.
+func StartToxiproxy(t testing.TB, logs string, on *Machine) *Toxiproxy {
 	t.Helper()
-	x := &toxiproxy{t: t, api: fmt.Sprintf("http://127.0.0.1:%d", proxyAPI)}
-	x.process = cluster.NewProcess(t, logs, cluster.Command{
-		Name: "toxiproxy", Argv: []string{live.Toxiproxy.Path(t), "-host", "127.0.0.1", "-port", fmt.Sprint(proxyAPI)},
-	})
+	host := "127.0.0.1"
+	if on != nil {
+		host = on.IP
+	}
+	x := &Toxiproxy{t: t, api: fmt.Sprintf("http://%s:%d", host, toxiproxyPort)}
+	argv := []string{live.Toxiproxy.Path(t), "-host", host, "-port", strconv.Itoa(toxiproxyPort)}
+	if on != nil {
+		argv = on.inside(argv)
+	}
+	x.process = cluster.NewProcess(t, logs, cluster.Command{Name: "toxiproxy", Argv: argv})
 	live.Await(t, 30*time.Second, "toxiproxy", func() (bool, string) {
 		err := x.call(http.MethodGet, "/version", nil)
 		return err == nil, fmt.Sprint(err)
@@ -36,8 +46,8 @@ func startToxiproxy(t testing.TB, logs string) *toxiproxy {
 	return x
 }
 
-// `proxy` creates a proxy and returns its listening address.
-func (x *toxiproxy) proxy(name, listen, upstream string) string {
+// Proxy creates a proxy and returns its listening address.
+func (x *Toxiproxy) Proxy(name, listen, upstream string) string {
 	x.t.Helper()
 	if err := x.call(http.MethodPost, "/proxies", map[string]any{"name": name, "listen": listen, "upstream": upstream, "enabled": true}); err != nil {
 		x.t.Fatal(err)
@@ -45,9 +55,9 @@ func (x *toxiproxy) proxy(name, listen, upstream string) string {
 	return listen
 }
 
-// The method `spoil` adds a disturbance (a toxic of toxiproxy) to one or both
+// Spoil adds a disturbance (a toxic of toxiproxy) to one or both
 // directions of a proxy. Calling the returned function removes the disturbance.
-func (x *toxiproxy) spoil(proxy, kind string, attributes map[string]any, streams ...string) func() {
+func (x *Toxiproxy) Spoil(proxy, kind string, attributes map[string]any, streams ...string) func() {
 	for _, stream := range streams {
 		err := x.call(http.MethodPost, "/proxies/"+proxy+"/toxics", map[string]any{
 			"name": kind + "-" + stream, "type": kind, "stream": stream, "attributes": attributes,
@@ -68,16 +78,16 @@ func (x *toxiproxy) spoil(proxy, kind string, attributes map[string]any, streams
 	}
 }
 
-func (x *toxiproxy) call(method, path string, body any) error {
+func (x *Toxiproxy) call(method, path string, body any) error {
 	data, err := json.Marshal(body)
 	if err == nil {
-		_, err = call(x.t.Context(), method, x.api+path, data)
+		_, err = Call(x.t.Context(), method, x.api+path, data)
 	}
 	return err
 }
 
-// This function makes a plain HTTP call and returns the answer.
-func call(ctx context.Context, method, url string, body []byte) (string, error) {
+// Call makes a plain HTTP call and returns the answer.
+func Call(ctx context.Context, method, url string, body []byte) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return "", err
@@ -94,4 +104,5 @@ func call(ctx context.Context, method, url string, body []byte) (string, error) 
 	return string(answer), err
 }
 
-func (x *toxiproxy) end() { x.process.End() }
+// End ends toxiproxy.
+func (x *Toxiproxy) End() { x.process.End() }

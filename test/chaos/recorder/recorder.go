@@ -1,4 +1,5 @@
-package robustness_test
+// Package recorder records every revision of a store while faults are made, and answers what the record shows so far.
+package recorder
 
 import (
 	"context"
@@ -8,13 +9,14 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/pause"
 	"github.com/ares-scheduler/ares/store"
 	"github.com/ares-scheduler/ares/test/chaos/robustness/trace"
 	"github.com/ares-scheduler/ares/test/live"
 )
 
-// A `recorder` records every revision of the store.
-type recorder struct {
+// A Recorder records every revision of one store.
+type Recorder struct {
 	t         testing.TB
 	endpoints []string
 	record    *trace.Writer
@@ -23,36 +25,37 @@ type recorder struct {
 	revision int64
 	runs     map[ares.JobID]ares.Run
 	placed   []time.Duration // times at which placements of attempts were seen
-	steps    []lossStep      // what followed the losses of nodes
+	steps    []LossStep      // what followed the losses of nodes
 }
 
-// A `lossStep` is a change of the store that follows the loss of a node.
-type lossStep struct {
-	at      time.Duration
-	node    string     // whose session ended, or ""
-	job     ares.JobID // that changed, or ""
-	attempt int
-	placed  bool // the attempt was placed; otherwise it was taken back from a node
+// A LossStep is a change of the store that follows the loss of a node.
+type LossStep struct {
+	At      time.Duration
+	Node    string     // whose session ended, or ""
+	Job     ares.JobID // that changed, or ""
+	Attempt int
+	Placed  bool // the attempt was placed; otherwise it was taken back from a node
 }
 
-func newRecorder(t testing.TB, endpoints []string, record *trace.Writer) *recorder {
-	return &recorder{t: t, endpoints: endpoints, record: record, runs: map[ares.JobID]ares.Run{}}
+// New returns a recorder of the store at the given endpoints.
+func New(t testing.TB, endpoints []string, record *trace.Writer) *Recorder {
+	return &Recorder{t: t, endpoints: endpoints, record: record, runs: map[ares.JobID]ares.Run{}}
 }
 
-// This method records the store's revisions until ctx ends, even if the store
+// Run records the store's revisions until ctx ends, even if the store
 // is unavailable for a while.
-func (r *recorder) run(ctx context.Context) {
+func (r *Recorder) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		s, err := store.Open(ctx, store.Config{Endpoints: r.endpoints, Timeout: 5 * time.Second})
 		if err == nil {
 			_ = s.Watch(ctx, r.apply) // it ends when the store fails or the run ends
 			_ = s.Close()
 		}
-		rest(ctx, 100*time.Millisecond)
+		pause.For(ctx, 100*time.Millisecond)
 	}
 }
 
-func (r *recorder) apply(b ares.Batch) error {
+func (r *Recorder) apply(b ares.Batch) error {
 	if err := r.record.Entry(trace.Entry{At: trace.Now(), Batch: b}); err != nil {
 		r.t.Error(err)
 	}
@@ -71,14 +74,14 @@ func (r *recorder) apply(b ares.Batch) error {
 		case e.Run != nil:
 			if e.Run.Run.Phase == ares.Scheduled && e.Run.Run.Placed > r.runs[e.Run.Job].Placed {
 				r.placed = append(r.placed, trace.Now())
-				r.steps = append(r.steps, lossStep{at: trace.Now(), job: e.Run.Job, attempt: e.Run.Run.Placed, placed: true})
+				r.steps = append(r.steps, LossStep{At: trace.Now(), Job: e.Run.Job, Attempt: e.Run.Run.Placed, Placed: true})
 			}
 			if e.Run.Run.Losses > r.runs[e.Run.Job].Losses {
-				r.steps = append(r.steps, lossStep{at: trace.Now(), job: e.Run.Job, attempt: e.Run.Run.Placed})
+				r.steps = append(r.steps, LossStep{At: trace.Now(), Job: e.Run.Job, Attempt: e.Run.Run.Placed})
 			}
 			r.runs[e.Run.Job] = e.Run.Run
 		case e.Gone.Kind == ares.KindSession:
-			r.steps = append(r.steps, lossStep{at: trace.Now(), node: e.Gone.ID})
+			r.steps = append(r.steps, LossStep{At: trace.Now(), Node: e.Gone.ID})
 		case e.Gone.Kind == ares.KindJob:
 			delete(r.runs, ares.JobID(e.Gone.ID))
 		}
@@ -86,34 +89,34 @@ func (r *recorder) apply(b ares.Batch) error {
 	return nil
 }
 
-// This method returns the time of the first step that the function accepts, or 0.
-func (r *recorder) step(accept func(lossStep) bool) time.Duration {
+// Step returns the time of the first step that the function accepts, or 0.
+func (r *Recorder) Step(accept func(LossStep) bool) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.steps {
 		if accept(s) {
-			return s.at
+			return s.At
 		}
 	}
 	return 0
 }
 
-// This method returns the last recorded revision.
-func (r *recorder) seen() int64 {
+// Seen returns the last recorded revision.
+func (r *Recorder) Seen() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.revision
 }
 
-// The method `placements` returns the number of attempts placed so far.
-func (r *recorder) placements() int {
+// Placements returns the number of attempts placed so far.
+func (r *Recorder) Placements() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.placed)
 }
 
-// placedAfter waits for the first placement after the given time.
-func (r *recorder) placedAfter(at time.Duration) time.Duration {
+// PlacedAfter waits for the first placement after the given time.
+func (r *Recorder) PlacedAfter(at time.Duration) time.Duration {
 	var first time.Duration
 	live.Await(r.t, time.Minute, "a decision", func() (bool, string) {
 		r.mu.Lock()
@@ -129,8 +132,8 @@ func (r *recorder) placedAfter(at time.Duration) time.Duration {
 	return first
 }
 
-// This method counts the jobs that have not ended.
-func (r *recorder) unfinished() int {
+// Unfinished counts the jobs that have not ended.
+func (r *Recorder) Unfinished() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := 0
@@ -142,9 +145,8 @@ func (r *recorder) unfinished() int {
 	return n
 }
 
-// This method finds the jobs that have not ended or still hold a device. The
-// method returns one of these jobs (or "" if there are none) and their number.
-func (r *recorder) unsettled() (string, int) {
+// Unsettled finds the jobs that have not ended or still hold a device. It returns one of these jobs (or "" if there are none) and their number.
+func (r *Recorder) Unsettled() (string, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	name, n := "", 0
