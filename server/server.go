@@ -287,6 +287,7 @@ func (s *Server) startLoop(run context.Context, m *serverMetrics) (alert func() 
 	lead := s.Loop.Run
 	if s.cfg.isHub() {
 		s.Hub = s.newHub(parts)
+		m.registry.MustRegister(newHubMetrics(s.View))
 		s.Hub.Before, s.Hub.Observe = s.beforeLeading(hold.Wait), m.decided
 		lead = s.Hub.Run
 	} else {
