@@ -84,8 +84,8 @@ func (p *Proc) requestExec(ctx context.Context, x *Exec, files []int) error {
 	switch verb, rest, _ := strings.Cut(string(buf[:n]), " "); verb {
 	case "ok":
 		return nil
-	case "refused":
-		return refusal(rest)
+	case "refused": // the reason says all that the user needs
+		return errors.New(clean(rest, seat.MaxReason))
 	default:
 		if strings.HasPrefix(rest, "unknown request") {
 			return errors.New("it was started by an earlier version of the agent, which has no sessions: restart the job")
