@@ -111,6 +111,7 @@ func TestHours(t *testing.T) {
 	h.federate(b)
 	h.awaitKnown("b")
 	h.awaitLent(2, a, b)
+	h.await(h.submit(gpus(1), inB), ares.Succeeded) // so b has a part, although a may have been lent everything before b was there
 	had := h.loanOf(a).Hours.Secs
 	a.spend(h, had)
 	h.await(h.submit(gpus(1), inA), ares.Succeeded) // it gets hours of b

@@ -98,7 +98,9 @@ func TestEveryMetricIsExportedAndDocumented(t *testing.T) {
 	}
 	var documented []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)`").FindAllSubmatch(page, -1) {
-		documented = append(documented, string(row[1]))
+		if !strings.HasPrefix(string(row[1]), "ares_hub_") { // package server exports these
+			documented = append(documented, string(row[1]))
+		}
 	}
 	slices.Sort(documented)
 	slices.Sort(exported)

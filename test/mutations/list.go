@@ -99,7 +99,8 @@ var fencing = []Mutation{
 	},
 	{
 		"claim-before-spawn", "the claim before the spawn: it comes after it",
-		edit(seat, "err := s.claim(ctx)\n\tif err == nil {\n\t\terr = s.start(ctx)", "err := s.start(ctx)\n\tif err == nil {\n\t\terr = s.claim(ctx)"),
+		edit(seat, "err := s.claim(ctx, digest)\n\tif err == nil && s.digest == \"\" && noImage != nil {\n\t\terr = s.withoutImage(ctx, noImage)\n\t} else if err == nil {\n\t\terr = s.start(ctx)\n\t}",
+			"_ = noImage\n\terr := s.start(ctx)\n\tif err == nil {\n\t\terr = s.claim(ctx, digest)\n\t}"),
 		inAgent("TestNothingIsSpawnedBeforeItsClaim"), "spawned before its claim was answered",
 	},
 	{

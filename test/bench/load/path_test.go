@@ -86,7 +86,7 @@ func inProcess(b *testing.B, s *steps, jobs int) {
 	wg.Go(func() { _ = loop.Run(ctx) })
 	defer wg.Wait()
 	defer stop()
-	node := ares.Node{ID: "n", CPUs: 64, MemoryMB: 1 << 20}
+	node := ares.Node{ID: "n", CPUs: 64, MemoryMB: 1 << 20, Images: true} // the job names an image
 	for i := range 8 {
 		node.Devices = append(node.Devices, ares.Device{ID: fmt.Sprint("gpu-", i), Index: i, Type: "gpu", MemoryMB: 81920, Healthy: true})
 	}
