@@ -410,6 +410,7 @@ func TestExecRefused(t *testing.T) {
 	spec := sh("trap '' TERM; echo up; while :; do sleep 0.01; done")
 	spec.Rank = 1
 	p = w.start(spec)
+	w.untilUp(spec.Key) // it ignores SIGTERM from now on
 	if err := p.Stop(w.ctx, "test", time.Minute); err != nil {
 		t.Fatal(err)
 	}
