@@ -61,6 +61,12 @@ func (w *lasting) ServeFiles(s apipb.AgentService_ServeFilesServer) error {
 	return (&service.AgentService{Files: &service.Files{}}).ServeFiles(s)
 }
 
+// JoinSession reads the first message, as the real one does: it names the node.
+func (w *lasting) JoinSession(s apipb.AgentService_JoinSessionServer) error {
+	_, err := s.Recv()
+	return err
+}
+
 func (w *lasting) RenewSession(context.Context, *apipb.RenewSessionRequest) (*apipb.RenewSessionResponse, error) {
 	return &apipb.RenewSessionResponse{}, nil
 }

@@ -154,7 +154,7 @@ func TestASnapshotIsARecording(t *testing.T) {
 		t.Fatalf("%d of %d bytes, %v", size, out.Len(), err)
 	}
 	r, err := sim.Replay(&out, nil)
-	if err != nil || r.Batches != 1 || r.Events < 3 || !strings.Contains(r.End, "one moment") {
+	if err != nil || r.Batches != 1 || r.Events < 3 || !strings.Contains(r.End, "snapshot") {
 		t.Errorf("replayed %+v, %v", r, err)
 	}
 }
