@@ -280,7 +280,7 @@ clean: ## Remove what was built (the tools in .bin stay)
 
 .PHONY: needs
 needs:
-	@tools/needs curl jq gcc redis-server initdb mkfs.ext4 psql ip unshare setpriv pkill zsh fish
+	@tools/needs curl jq gcc redis-server initdb mkfs.ext4 psql ip unshare setpriv pkill zsh fish runc busybox
 
 .PHONY: browser
 browser:

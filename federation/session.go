@@ -19,8 +19,8 @@ type session struct {
 	t    *term
 	ctx  context.Context
 	end  context.CancelCauseFunc
-	in   *mailbox[*apipb.MemberMessage] // received, and not handled yet
-	out  *mailbox[*apipb.HubMessage]
+	in   *messageQueue[*apipb.MemberMessage] // received, and not handled yet
+	out  *messageQueue[*apipb.HubMessage]
 	call context.Context // of the stream, with the caller's identity
 
 	// handling is held while a message is handled. A later session of the same cluster waits for it: a claim must not be
@@ -64,7 +64,7 @@ func (t *term) connect(stream apipb.FederationService_ConnectServer) error {
 	}
 	s := &session{
 		t: t, ctx: ctx, end: end, call: stream.Context(),
-		in: newMailbox[*apipb.MemberMessage](), out: newMailbox[*apipb.HubMessage](), heard: time.Now(),
+		in: newMessageQueue[*apipb.MemberMessage](), out: newMessageQueue[*apipb.HubMessage](), heard: time.Now(),
 		offered: map[ares.JobID]int64{}, cancelled: map[ares.JobID]int64{}, returning: map[ares.JobID]returnAsked{}, returnable: map[ares.JobID]returnOffer{},
 		words: &clusterWords{},
 	}

@@ -14,7 +14,7 @@ import (
 // accepted within a minute must not make this cluster silent.
 type beat struct {
 	u   *Uplink
-	out *mailbox[*apipb.MemberMessage]
+	out *messageQueue[*apipb.MemberMessage]
 
 	mu       sync.Mutex
 	isOpen   bool                    // the hub has welcomed this cluster
@@ -24,7 +24,7 @@ type beat struct {
 	answer   boottime.Time // when the last heartbeat was sent whose answer the session has not looked at; or zero
 }
 
-func newBeat(u *Uplink, out *mailbox[*apipb.MemberMessage]) *beat {
+func newBeat(u *Uplink, out *messageQueue[*apipb.MemberMessage]) *beat {
 	return &beat{u: u, out: out, sent: map[int64]boottime.Time{}, last: u.Boot()}
 }
 

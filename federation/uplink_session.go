@@ -19,8 +19,8 @@ import (
 type link struct {
 	u    *Uplink
 	ctx  context.Context
-	out  *mailbox[*apipb.MemberMessage]
-	in   *mailbox[*apipb.HubMessage] // received, and not handled yet
+	out  *messageQueue[*apipb.MemberMessage]
+	in   *messageQueue[*apipb.HubMessage] // received, and not handled yet
 	beat *beat
 
 	me     grant.Member // both incarnations
@@ -64,7 +64,7 @@ func (u *Uplink) connect(ctx context.Context) error {
 		return apipb.FromStatus(err)
 	}
 	l := &link{
-		u: u, ctx: ctx, began: began, out: newMailbox[*apipb.MemberMessage](), in: newMailbox[*apipb.HubMessage](),
+		u: u, ctx: ctx, began: began, out: newMessageQueue[*apipb.MemberMessage](), in: newMessageQueue[*apipb.HubMessage](),
 		offers: map[ares.JobID]*offer{}, landing: map[ares.JobID]int{}, mirrored: map[ares.JobID]int64{},
 		reported: map[ares.JobID]int64{}, acked: map[ares.JobID]int64{}, late: map[ares.JobID]time.Time{}, returnable: map[ares.JobID]time.Time{},
 	}

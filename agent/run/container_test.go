@@ -27,7 +27,7 @@ func runcPath(t *testing.T) string {
 	needRoot(t)
 	path, err := exec.LookPath("runc")
 	if err != nil {
-		t.Skip("no runc on this machine")
+		t.Fatal("the tests of images need runc: run `make needs`, or install it")
 	}
 	return path
 }

@@ -33,7 +33,7 @@ func busybox(t *testing.T, version string) v1.Image {
 	t.Helper()
 	program, err := exec.LookPath("busybox")
 	if err != nil {
-		t.Skip("no busybox on this machine")
+		t.Fatal("the tests of images need busybox: run `make needs`, or install it")
 	}
 	content, err := os.ReadFile(program)
 	if err != nil {
@@ -94,7 +94,7 @@ func start(t *testing.T) *world {
 		t.Skip("only an agent that is root runs images")
 	}
 	if _, err := exec.LookPath("runc"); err != nil {
-		t.Skip("no runc on this machine")
+		t.Fatal("the tests of images need runc: run `make needs`, or install it")
 	}
 	hub := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(hub.Close)

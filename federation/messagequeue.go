@@ -14,9 +14,9 @@ const maxUnsent = 100_000
 // maxUnread is the number of received messages that may wait to be handled. Then no more are read from the stream.
 const maxUnread = 20_000
 
-// A mailbox passes messages from one goroutine to another: to the one that sends them, or to the one that handles what was
+// A messageQueue passes messages from one goroutine to another: to the one that sends them, or to the one that handles what was
 // received.
-type mailbox[M any] struct {
+type messageQueue[M any] struct {
 	mu     sync.Mutex
 	items  []M
 	urgent []M // go before items
@@ -25,12 +25,12 @@ type mailbox[M any] struct {
 	room   chan struct{} // holds one token after items were taken
 }
 
-func newMailbox[M any]() *mailbox[M] {
-	return &mailbox[M]{news: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+func newMessageQueue[M any]() *messageQueue[M] {
+	return &messageQueue[M]{news: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
 
 // The method `put` adds a message to be sent. It never blocks.
-func (b *mailbox[M]) put(m M) {
+func (b *messageQueue[M]) put(m M) {
 	b.mu.Lock()
 	if len(b.items) >= maxUnsent {
 		b.full = true
@@ -42,7 +42,7 @@ func (b *mailbox[M]) put(m M) {
 }
 
 // The method `putFirst` adds a message to be sent before all others that wait.
-func (b *mailbox[M]) putFirst(m M) {
+func (b *messageQueue[M]) putFirst(m M) {
 	b.mu.Lock()
 	b.urgent = append(b.urgent, m)
 	b.mu.Unlock()
@@ -50,7 +50,7 @@ func (b *mailbox[M]) putFirst(m M) {
 }
 
 // The method `add` adds a received message. It waits while too many messages wait to be handled, so that the sender feels it.
-func (b *mailbox[M]) add(ctx context.Context, m M) error {
+func (b *messageQueue[M]) add(ctx context.Context, m M) error {
 	for {
 		b.mu.Lock()
 		fits := len(b.items) < maxUnread
@@ -71,7 +71,7 @@ func (b *mailbox[M]) add(ctx context.Context, m M) error {
 }
 
 // The method `take` returns all received messages.
-func (b *mailbox[M]) take() []M {
+func (b *messageQueue[M]) take() []M {
 	b.mu.Lock()
 	items := b.items
 	b.items = nil
@@ -81,7 +81,7 @@ func (b *mailbox[M]) take() []M {
 }
 
 // The method `deliver` sends messages, urgent ones first and the others in their order, until ctx ends or a message cannot be sent.
-func (b *mailbox[M]) deliver(ctx context.Context, send func(M) error) error {
+func (b *messageQueue[M]) deliver(ctx context.Context, send func(M) error) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -109,7 +109,7 @@ func (b *mailbox[M]) deliver(ctx context.Context, send func(M) error) error {
 	}
 }
 
-func (b *mailbox[M]) deliverUrgent(send func(M) error) error {
+func (b *messageQueue[M]) deliverUrgent(send func(M) error) error {
 	b.mu.Lock()
 	urgent := b.urgent
 	b.urgent = nil
