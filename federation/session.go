@@ -75,6 +75,7 @@ func (t *term) connect(stream apipb.FederationService_ConnectServer) error {
 	go func() { end(s.work()) }()
 	err = s.out.deliver(ctx, stream.Send)
 	end(err)
+	s.close()
 	t.forget(s)
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
@@ -265,10 +266,16 @@ func (t *term) replace(s *session) {
 	t.mu.Unlock()
 	if old != nil && old != s {
 		old.end(ares.Errorf(ares.Conflict, "the cluster has opened a new session"))
-		old.handling.Lock()
-		old.closed = true
-		old.handling.Unlock()
+		old.close()
 	}
+}
+
+// The method `close` waits until the session handles no message any more. It comes before the session is forgotten: the next session of the
+// cluster would not wait for a claim that is being bound, and would find a bound job of which the cluster has no record (F13).
+func (s *session) close() {
+	s.handling.Lock()
+	s.closed = true
+	s.handling.Unlock()
 }
 
 // The method `forget` removes a session that has ended.
