@@ -35,17 +35,9 @@ func TestBusyHub(t *testing.T) {
 // meanwhile.
 func TestBusyMember(t *testing.T) {
 	b := newBeats()
-	count := func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		stream, err := streamer(ctx, desc, conn, method, opts...)
-		if err != nil || method != apipb.FederationService_Connect_FullMethodName {
-			return stream, err
-		}
-		b.streams.Add(1)
-		return &clientBeats{stream, b}, nil
-	}
 	h := newHub(t)
 	a := newMember(t, h, "a", func(m *member) {
-		m.wire.options = append(m.wire.options, grpc.WithStreamInterceptor(count))
+		m.wire.options = append(m.wire.options, b.count())
 		m.admit = func(ctx context.Context, _ *ares.Job) error { return b.await(ctx, "") }
 	})
 	close(a.gate)
@@ -60,6 +52,18 @@ type beats struct {
 }
 
 func newBeats() *beats { return &beats{news: make(chan struct{}, 1)} }
+
+// The method `count` lets a member's connections count its sessions and the answers to its heartbeats.
+func (b *beats) count() grpc.DialOption {
+	return grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		stream, err := streamer(ctx, desc, conn, method, opts...)
+		if err != nil || method != apipb.FederationService_Connect_FullMethodName {
+			return stream, err
+		}
+		b.streams.Add(1)
+		return &clientBeats{stream, b}, nil
+	})
+}
 
 // The method `await` waits for so many heartbeats that a side which handles none would have lost its session.
 func (b *beats) await(ctx context.Context, _ string) error {

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/control/controltest"
 	"github.com/ares-scheduler/ares/federation/grant"
 	"github.com/ares-scheduler/ares/store"
+	"github.com/ares-scheduler/ares/store/storetest"
 )
 
 // The function `backup` writes a backup of a store into a file.
@@ -185,14 +187,81 @@ func TestCopy(t *testing.T) {
 	refused := make(chan string, 100)
 	h.alarm.Store(&refused)
 	a.wire.set(false)
-	select {
-	case <-refused:
-	case <-t.Context().Done():
-	}
+	controltest.Await(t, h.view, "the refusal of the copy", func() bool { return len(refused) > 0 })
 	if mode, _, why := a.uplink.Mode(); mode != grant.Autonomous || why == "" {
 		t.Errorf("the copy is %s, %s", mode, why)
 	}
 	if e := h.view.Job(id); e.Run.Cluster != "a" {
 		t.Errorf("the job of the original was taken away: %+v", e.Run)
+	}
+}
+
+// TestCopyOfBusyStore lets a copy of a store speak that has the cookie of the open session. The cluster itself has written something since,
+// and its heartbeats have told the hub. The hub must refuse the copy, and the session of the cluster must go on. The next leader of the hub
+// must refuse the copy too.
+func TestCopyOfBusyStore(t *testing.T) {
+	h, b := newHub(t), newBeats()
+	a := newIdleMember(t, h, "a", func(m *member) { m.wire.options = append(m.wire.options, b.count()) })
+	a.awaitMode(grant.Federated)
+	id, revision, err := a.s.Identity(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := a.s.Membership(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := h.s.Cluster(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hello := &apipb.MemberHello{
+		Cluster: "a", Protocol: 1, StoreId: id.Store, RestoreId: id.Restore, Revision: revision, Cookie: m.Cookie, Incarnation: c.Incarnation,
+	}
+	storetest.NewTenant(t, a.s)
+	h.awaitSeen("a", revision+1)
+
+	h.checkRefused(hello)
+	b.received.Store(0)
+	if err = b.await(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	b.checkOneStream(t)
+
+	a.stop()
+	h.stop()
+	h.start(h.addr)
+	h.checkRefused(hello)
+}
+
+// awaitSeen waits until the hub has written that a cluster's store has reached a revision.
+func (h *hub) awaitSeen(name string, revision int64) {
+	h.t.Helper()
+	controltest.Await(h.t, h.view, "the revision of "+name, func() bool {
+		c, err := h.s.Cluster(h.t.Context(), name)
+		return err == nil && c.SeenRevision >= revision
+	})
+}
+
+// checkRefused says hello to the hub's leader as a copy of a cluster's store.
+func (h *hub) checkRefused(hello *apipb.MemberHello) {
+	h.t.Helper()
+	conn, err := (&wire{}).dialAt(h.addr)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer conn.Close()
+	var stream apipb.FederationService_ConnectClient
+	controltest.Await(h.t, h.view, "the greeting of a leader", func() bool {
+		if stream, err = apipb.NewFederationServiceClient(conn).Connect(h.t.Context()); err == nil {
+			_, err = stream.Recv()
+		}
+		return err == nil
+	})
+	if err = stream.Send(&apipb.MemberMessage{Body: &apipb.MemberMessage_Hello{Hello: hello}}); err != nil {
+		h.t.Fatal(err)
+	}
+	if answer, err := stream.Recv(); ares.CodeOf(apipb.FromStatus(err)) != ares.Forbidden {
+		h.t.Errorf("the copy is answered %v, %v", answer, err)
 	}
 }

@@ -202,6 +202,10 @@ func (s *session) heartbeat(m *apipb.MemberHeartbeat) error {
 		return context.Cause(s.ctx)
 	}
 	s.heard = time.Now()
+	if s.open {
+		id := s.info.GetStoreId()
+		s.t.revisions[id] = max(s.t.revisions[id], m.GetRevision())
+	}
 	s.out.putFirst(&apipb.HubMessage{Body: &apipb.HubMessage_Heartbeat{Heartbeat: &apipb.HeartbeatAnswer{Sequence: m.GetSequence()}}})
 	return nil
 }
@@ -242,8 +246,11 @@ func (s *session) hear(m *apipb.MemberHello) error {
 		return nil
 	}
 	s.said = true
-	s.t.replace(s)
 	if err := s.identify(); err != nil {
+		return err // a copy of the store does not end the session of the original
+	}
+	s.t.replace(s)
+	if err := s.identify(); err != nil { // the session before may have changed the record until now
 		return err
 	}
 	s.t.mu.Lock()
@@ -321,7 +328,7 @@ func (s *session) identify() error {
 		return ares.Errorf(ares.Forbidden, "cluster %s has not joined: run `ares join --global` there", c.Name)
 	case c.Store != "" && c.Store != s.info.GetStoreId():
 		why = "its store is not the one that has joined"
-	case s.info.GetRevision() < c.SeenRevision:
+	case s.info.GetRevision() < max(c.SeenRevision, s.t.heardRevision(c.Store)):
 		why = "its store has gone back to an earlier revision"
 	case same && c.Cookie != "" && s.info.GetCookie() != c.Cookie && s.info.GetCookie() != c.PendingCookie:
 		why = "another store has opened a session under the same name since"

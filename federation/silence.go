@@ -38,6 +38,49 @@ func (t *term) dropSilent() {
 	}
 }
 
+// rememberAfter is the number of heartbeats after which the hub writes the revisions in them. A copy of a member's store that says
+// hello to the next leader is compared with what was written.
+const rememberAfter = 5
+
+// The method `rememberRevisions` writes how far the stores of the members have got. A member whose store does not change costs nothing.
+func (t *term) rememberRevisions(ctx context.Context) error {
+	if time.Since(t.remembered) < rememberAfter*t.Heartbeat {
+		return nil
+	}
+	t.remembered = time.Now()
+	t.mu.Lock()
+	type seen struct {
+		store    string
+		revision int64
+	}
+	heard := map[string]seen{}
+	for name := range t.clusters { // order-free: clusters are independent
+		c := t.clusters[name]
+		if revision := t.revisions[c.Store]; revision > c.SeenRevision {
+			heard[name] = seen{c.Store, revision}
+		}
+	}
+	t.mu.Unlock()
+	var errs []error
+	for name, last := range heard {
+		_, err := t.Store.UpdateCluster(ctx, name, func(c *store.Cluster) error {
+			if c.Store == last.store {
+				c.SeenRevision = max(c.SeenRevision, last.revision)
+			}
+			return nil
+		})
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// heardRevision returns the highest revision of a store that its heartbeats have named, or 0.
+func (t *term) heardRevision(store string) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.revisions[store]
+}
+
 // The method `silence` returns how long the hub has not heard a cluster. The clock of package time may stop while the hub's machine
 // is suspended. Then the hub counts less time than the cluster does, and takes jobs later, which is safe.
 func (t *term) silence(cluster string) time.Duration {

@@ -30,7 +30,9 @@ type term struct {
 	asking   *store.Asking        // while the hub asks every member after a restore (F6), otherwise nil
 	unheard  map[string]time.Time // when a cluster without a session was heard last
 	lost     map[string]bool      // clusters that were reported as unreachable
-	biddings map[ares.JobID]*bidding
+	// revisions are the highest ones of the members' stores, as named by heartbeats, by the identity of the store.
+	revisions map[string]int64
+	biddings  map[ares.JobID]*bidding
 	// offersBack is true when a member has offered to give a job back since the hub looked at these offers.
 	offersBack bool
 	quoted     map[ares.JobID]quotedOffer // the open offers that this leader has made with the Chooser
@@ -50,6 +52,8 @@ type term struct {
 	unlisted string              // clusters whose names are not stored outside the hub, as last logged
 	read     time.Time           // when the clusters were read last
 	lending  lending
+	// remembered is when the revisions in heartbeats were written last.
+	remembered time.Time
 }
 
 func (h *Hub) newTerm(ctx context.Context, lead *store.Leadership) (*term, error) {
@@ -70,7 +74,7 @@ func (h *Hub) newTerm(ctx context.Context, lead *store.Leadership) (*term, error
 	}
 	t := &term{
 		Hub: h, ctx: ctx, lead: lead, id: id, me: incarnation(id, 0), asking: asking, changed: make(chan struct{}, 1),
-		clusters: map[string]store.Cluster{}, sessions: map[string]*session{}, unheard: map[string]time.Time{}, lost: map[string]bool{},
+		clusters: map[string]store.Cluster{}, sessions: map[string]*session{}, unheard: map[string]time.Time{}, lost: map[string]bool{}, revisions: map[string]int64{},
 		biddings: map[ares.JobID]*bidding{}, quoted: map[ares.JobID]quotedOffer{}, waiting: map[ares.JobID]bool{},
 		roster: &store.Roster{}, rosterNews: make(chan struct{}, 1), words: &clusterWords{metadataOf(words)},
 	}
@@ -133,7 +137,7 @@ func (t *term) round(ctx context.Context) error {
 	t.tellMetadata()
 	t.askForReturns(due)
 	if err = errors.Join(err, t.vouch(ctx)); due {
-		err = errors.Join(err, t.fence(ctx))
+		err = errors.Join(err, t.fence(ctx), t.rememberRevisions(ctx))
 	}
 	return errors.Join(err, t.offers(ctx))
 }

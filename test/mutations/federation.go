@@ -11,6 +11,7 @@ const (
 	grantsAt   = "federation.go"
 	restoring  = "store/restore_federation.go"
 	reads      = "federation/uplink_reads.go"
+	session    = "federation/session.go"
 )
 
 func inStore(run string) Test      { return Test{Package: "./store", Run: run} }
@@ -216,6 +217,31 @@ var federation = []Mutation{
 		"federation-F12-next-grant", "the limit that keeps a grant's tokens below those of the next",
 		edit(grantsAt, "int64(min(a.Number+r.TokenBase, maxTokenAttempt))", "int64(max(a.Number+r.TokenBase, 0))"),
 		root("TestFencingToken"), `the next grant: the token`,
+	},
+	{
+		"federation-F13-cookie", "the comparison of the cookie of a hello",
+		edit(session, "case same && c.Cookie != \"\" &&", "case same && c.Cookie == \"\" &&"),
+		inFederation("TestCopy$"), `the refusal of the copy`,
+	},
+	{
+		"federation-F13-revision", "the comparison of the revision of a hello",
+		edit(session, "case s.info.GetRevision() < max(c.SeenRevision, s.t.heardRevision(c.Store)):", "case s.info.GetRevision() < 0:"),
+		inFederation("TestCopyOfBusyStore"), `the copy is answered`,
+	},
+	{
+		"federation-F13-heartbeats", "the revisions in heartbeats, with which a hello is compared",
+		edit("federation/silence.go", "revision > c.SeenRevision {", "revision < c.SeenRevision {"),
+		inFederation("TestCopyOfBusyStore"), `the revision of a`,
+	},
+	{
+		"federation-F13-original", "the rule that the hello of a copy does not end the session of the cluster",
+		edit(session, "\t\treturn err // a copy of the store does not end the session of the original\n", ""),
+		inFederation("TestCopyOfBusyStore"), `the member has opened`,
+	},
+	{
+		"federation-F13-claim", "the refusal of a store that has no record of the claim of a bound job",
+		edit("federation/grant/hub.go", "r.Copied = id\n", "\n"),
+		Test{Package: "./federation/grant", Run: "."}, `FAIL`,
 	},
 	{
 		"federation-F13-identity", "the identity of a copy",
