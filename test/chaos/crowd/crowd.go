@@ -31,6 +31,8 @@ type Crowd struct {
 	// Most is the largest number of unfinished jobs; Unfinished counts them.
 	Most       int
 	Unfinished func() int
+	// While Away returns true, the clients call nothing. It may be nil.
+	Away func() bool
 	// NewJob returns the n-th job of a client, and ID the ID that it will get.
 	NewJob func(rng *rand.Rand, client, n int) *apipb.JobSpec
 	ID     func(tenant, request string) ares.JobID
@@ -60,6 +62,10 @@ func (c *Crowd) work(ctx context.Context, i int) {
 	}
 	seen := int64(0) // the highest revision that this client has seen
 	for n := 0; ctx.Err() == nil; n++ {
+		if c.Away != nil && c.Away() {
+			pause.For(ctx, 100*time.Millisecond)
+			continue
+		}
 		k := rng.IntN(len(at))
 		call := trace.Call{Client: i, Server: c.Servers[k]}
 		switch p := rng.IntN(100); {

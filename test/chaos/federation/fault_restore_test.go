@@ -55,7 +55,7 @@ func (t *tempter) goBack(release func(), sites ...*site) *inject.Mishap {
 	for i, s := range sites {
 		backups[i] = filepath.Join(t.f.dir, fmt.Sprintf("backup-%s-%d", s.name, t.Uint64()))
 		target += " " + s.name
-		if _, err := s.command("backup", backups[i], "--server", s.address(t.IntN(len(s.controls))), "--tls-ca", s.file("ca.pem"), "--token-file", s.file("admin.token")); err != nil {
+		if _, err := s.backup(backups[i], t.IntN(len(s.controls))); err != nil {
 			release() // a store that is down cannot be backed up
 			return nil
 		}
@@ -73,11 +73,24 @@ func (t *tempter) goBack(release func(), sites ...*site) *inject.Mishap {
 // what the backup does not have.
 func (f *fleet) restore(s *site, backup string) {
 	f.happened(verdict.Restored, s, true)
-	down := append(slices.Clone(s.servers), s.etcds...)
-	for _, p := range down {
-		p.Kill()
-	}
+	s.kill()
 	note := trace.Restore{At: trace.Now(), Highest: s.rec.Seen()}
+	note.Backup = s.replaceStore(backup)
+	note.Highest = max(note.Highest, note.Backup)
+	s.meta.Restores = append(s.meta.Restores, note)
+	s.start()
+	if !s.isHub {
+		return
+	}
+	for _, m := range f.members {
+		if f.isGone(m) {
+			f.declareDead(m, false)
+		}
+	}
+}
+
+// The method `replaceStore` replaces the store of a site by a backup, with `ares restore`. It returns the revision of the backup.
+func (s *site) replaceStore(backup string) int64 {
 	prepared := backup + ".prepared"
 	said, err := s.command("restore", "prepare", backup, prepared, "-o", "json")
 	var result struct {
@@ -89,8 +102,6 @@ func (f *fleet) restore(s *site, backup string) {
 	if err != nil {
 		s.t.Errorf("prepare a restore: %v: %s", err, said)
 	}
-	note.Backup = result.Snapshot
-	note.Highest = max(note.Highest, note.Backup)
 	for _, m := range s.stores {
 		if err = os.RemoveAll(m.EtcdDir()); err == nil {
 			said, err = s.command("restore", prepared, "--etcd-data-dir", m.EtcdDir(), "--name", m.Name,
@@ -100,18 +111,25 @@ func (f *fleet) restore(s *site, backup string) {
 			s.t.Errorf("restore %s: %v: %s", m.Name, err, said)
 		}
 	}
-	s.meta.Restores = append(s.meta.Restores, note)
-	slices.Reverse(down) // etcd first
-	for _, p := range down {
+	return result.Snapshot
+}
+
+// The method `backup` makes a backup of the store of a site.
+func (s *site) backup(file string, server int) (said string, err error) {
+	return s.command("backup", file, "--server", s.address(server), "--tls-ca", s.file("ca.pem"), "--token-file", s.file("admin.token"))
+}
+
+// The method `kill` kills the servers of a site and its etcd members.
+func (s *site) kill() {
+	for _, p := range slices.Concat(s.servers, s.etcds) {
+		p.Kill()
+	}
+}
+
+// The method `start` starts the etcd members of a site and its servers.
+func (s *site) start() {
+	for _, p := range slices.Concat(s.etcds, s.servers) {
 		p.Start()
-	}
-	if !s.isHub {
-		return
-	}
-	for _, m := range f.members {
-		if f.isGone(m) {
-			f.declareDead(m, false)
-		}
 	}
 }
 

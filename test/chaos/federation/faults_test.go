@@ -40,6 +40,8 @@ var faults = []inject.Fault[*tempter]{
 	{Kind: "agent-kill", Weight: 2, Do: agentKill},
 	{Kind: "cluster-restore", Weight: 2, Do: clusterRestore},
 	{Kind: "both-restore", Weight: 1, Do: bothRestore},
+	{Kind: "cluster-rollback", Weight: 2, Do: rollBack},
+	{Kind: "cluster-copy", Weight: 2, Do: copyStore},
 	{Kind: "cluster-dead-and-back", Weight: 2, Do: deadAndBack},
 	{Kind: "cluster-drain", Weight: 2, Do: drain},
 	{Kind: "cluster-leave-join", Weight: 1, Do: leaveAndJoin},

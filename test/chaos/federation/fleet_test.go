@@ -39,6 +39,8 @@ type fleet struct {
 	mu   sync.Mutex
 	meta verdict.Meta
 	gone map[string]bool // clusters that were lost for good
+	// copies are the processes of copies of clusters.
+	copies []*cluster.Process
 }
 
 // newFleet starts the hub and the clusters, and joins the clusters.
@@ -51,9 +53,9 @@ func newFleet(t testing.TB, dir, home string, seed uint64) *fleet {
 	machines.StartRouter(t)
 	f.proxies = machines.New(t, dir, "proxies", 200)
 	rates := rand.New(rand.NewPCG(seed, 77))
-	f.hub = f.newSite(plan{name: "hub", servers: 3, stores: 3, first: 1}, true, f.drawRates(rates, 3))
+	f.hub = f.newSite(plan{name: "hub", servers: 3, stores: 3, first: 1}, true, rates)
 	for i, name := range []string{"east", "west", "north"} {
-		f.members = append(f.members, f.newSite(plan{name: name, servers: 2, stores: 1, workers: 3, first: 20 * (i + 1)}, false, f.drawRates(rates, 2)))
+		f.members = append(f.members, f.newSite(plan{name: name, servers: 2, stores: 1, workers: 3, first: 20 * (i + 1)}, false, rates))
 	}
 	f.toxics = machines.StartToxiproxy(t, home, f.proxies)
 	for _, s := range f.all() {
@@ -70,12 +72,12 @@ func newFleet(t testing.TB, dir, home string, seed uint64) *fleet {
 	return f
 }
 
-// drawRates gives some servers a clock that runs fast or slow by up to 20 %, as hardware does: for the whole run.
-func (f *fleet) drawRates(rng *rand.Rand, n int) []string {
+// drawRates gives some processes clocks that run slow or fast for the whole run, as hardware does.
+func drawRates(rng *rand.Rand, n, slowest, fastest int) []string {
 	out := make([]string, n)
 	for i := range out {
 		if rng.IntN(3) == 0 {
-			out[i] = fmt.Sprint(800 + rng.IntN(401))
+			out[i] = fmt.Sprint(slowest + rng.IntN(fastest-slowest+1))
 		}
 	}
 	return out
@@ -184,5 +186,7 @@ func (f *fleet) processes() []*cluster.Process {
 	for _, s := range f.all() {
 		out = append(out, s.processes()...)
 	}
-	return out
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append(out, f.copies...)
 }

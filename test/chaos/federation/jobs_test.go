@@ -21,7 +21,7 @@ func (f *fleet) newCrowds() []*crowd.Crowd {
 	var out []*crowd.Crowd
 	for i, s := range f.all() {
 		c := &crowd.Crowd{
-			T: f.t, Clients: 1, Record: s.record, Seed: f.meta.Seed*10 + uint64(i), Most: 6, ID: ares.NewJobID, Unfinished: s.unfinished,
+			T: f.t, Clients: 1, Record: s.record, Seed: f.meta.Seed*10 + uint64(i), Most: 6, ID: ares.NewJobID, Unfinished: s.unfinished, Away: s.away.Load,
 			Dial:   func(server int) *client.Client { return s.client(server, crowd.CallTimeout) },
 			NewJob: func(rng *rand.Rand, client, n int) *apipb.JobSpec { return f.newJob(witness, s, rng, client, n) },
 		}

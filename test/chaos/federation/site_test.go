@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,6 +32,13 @@ const (
 	halfLife   = 20 * time.Second // of the points that a cluster gets for lost connections
 )
 
+// These are the limits of the clocks' rates, in thousandths. Servers and agents promise to bear a difference of 25 % between two clocks.
+const (
+	fastest      = 1200
+	slowest      = 800
+	slowestAgent = 960
+)
+
 const (
 	grpcPort      = 9090
 	failpointPort = 7777
@@ -51,7 +59,9 @@ type site struct {
 	etcds    []*cluster.Process
 	servers  []*cluster.Process
 	agents   []*cluster.Process
-	rates    []string // of the servers' clocks, as environment; "" for a right one
+	rates    []string // of the servers' clocks, in thousandths; "" for a right one
+	// agentRates are the rates of the agents' clocks.
+	agentRates []string
 
 	token  string
 	tls    *tls.Config
@@ -59,6 +69,7 @@ type site struct {
 	rec    *recorder.Recorder
 	meta   trace.Meta
 	quiet  atomic.Bool // nothing is submitted to it
+	away   atomic.Bool // its clients call nothing
 }
 
 // The method `unfinished` counts the jobs that have not ended. In a quiet site they are too many for another one.
@@ -77,10 +88,12 @@ type plan struct {
 }
 
 // newSite creates the machines of a site and starts its etcd members, its servers and its agents.
-func (f *fleet) newSite(p plan, isHub bool, rates []string) *site {
+func (f *fleet) newSite(p plan, isHub bool, rates *rand.Rand) *site {
 	t, dir, logs := f.t, f.dir, f.home
 	t.Helper()
-	s := &site{t: t, name: p.name, isHub: isHub, logs: logs, proxies: f.proxies, rates: rates}
+	s := &site{t: t, name: p.name, isHub: isHub, logs: logs, proxies: f.proxies}
+	s.rates = drawRates(rates, p.servers, slowest, fastest)
+	s.agentRates = drawRates(rates, p.workers, slowestAgent, fastest)
 	for i := range p.servers {
 		s.controls = append(s.controls, machines.New(t, dir, fmt.Sprintf("%s-c%d", p.name, i+1), p.first+i))
 	}
@@ -100,10 +113,15 @@ func (f *fleet) newSite(p plan, isHub bool, rates []string) *site {
 // The method `env` returns the environment of a server, whatever fault restarts it.
 func (s *site) env(i int) []string {
 	out := []string{fmt.Sprintf("GOFAIL_HTTP=%s:%d", s.controls[i].IP, failpointPort), fmt.Sprintf("ARES_TEST_HALF_LIFE=%d", int(halfLife.Seconds()))}
-	if s.rates[i] != "" {
-		out = append(out, "ARES_TEST_CLOCK_RATE="+s.rates[i])
+	return append(out, clockRate(s.rates[i])...)
+}
+
+// clockRate returns the environment of a process whose clocks have a rate.
+func clockRate(rate string) []string {
+	if rate == "" {
+		return nil
 	}
-	return out
+	return []string{"ARES_TEST_CLOCK_RATE=" + rate}
 }
 
 // `configure` writes the configuration file of a server and returns its path.
@@ -167,7 +185,7 @@ func (s *site) startAgents() {
 		for k := range s.controls {
 			at = append(at, s.address((i+k)%len(s.controls)))
 		}
-		s.agents = append(s.agents, m.Start(s.logs, "agent-"+m.Name, nil, live.Failpoints.Path(s.t), "agent", "--data-dir", m.Disk, "--node", m.Name,
+		s.agents = append(s.agents, m.Start(s.logs, "agent-"+m.Name, clockRate(s.agentRates[i]), live.Failpoints.Path(s.t), "agent", "--data-dir", m.Disk, "--node", m.Name,
 			"--mock", fmt.Sprintf("v100-%d", gpusPerNode), "--isolation", "none", "--address", m.IP, "--server", strings.Join(at, ","),
 			"--tls-ca", s.file("ca.pem"), "--token-file", s.file("node.token")))
 	}

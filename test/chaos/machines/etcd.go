@@ -41,9 +41,9 @@ func InitialCluster(members []*Machine) string {
 }
 
 // StartEtcd starts the machine's member of an etcd cluster. The store rejects writes when it is larger than `space` bytes.
-func (m *Machine) StartEtcd(logs string, members []*Machine, space int) *cluster.Process {
+func (m *Machine) StartEtcd(logs string, members []*Machine, space int, flags ...string) *cluster.Process {
 	m.t.Helper()
 	argv := append([]string{live.Etcd.Path(m.t)}, storetest.EtcdFlags(m.Name, m.EtcdDir(), m.EtcdURL(), m.PeerURL(), InitialCluster(members))...)
-	return m.Start(logs, "etcd-"+m.Name, nil, append(argv, "--heartbeat-interval", "100", "--election-timeout", "1000",
-		"--quota-backend-bytes", fmt.Sprint(space), "--log-level", "warn")...)
+	argv = append(argv, "--heartbeat-interval", "100", "--election-timeout", "1000", "--quota-backend-bytes", fmt.Sprint(space), "--log-level", "warn")
+	return m.Start(logs, "etcd-"+m.Name, nil, append(argv, flags...)...)
 }

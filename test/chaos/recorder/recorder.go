@@ -26,6 +26,9 @@ type Recorder struct {
 	runs     map[ares.JobID]ares.Run
 	placed   []time.Duration // times at which placements of attempts were seen
 	steps    []LossStep      // what followed the losses of nodes
+
+	suspended bool
+	stopWatch context.CancelFunc // of the current watch, or nil
 }
 
 // A LossStep is a change of the store that follows the loss of a node.
@@ -46,21 +49,53 @@ func New(t testing.TB, endpoints []string, record *trace.Writer) *Recorder {
 // is unavailable for a while.
 func (r *Recorder) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		s, err := store.Open(ctx, store.Config{Endpoints: r.endpoints, Timeout: 5 * time.Second})
-		if err == nil {
-			_ = s.Watch(ctx, r.apply) // it ends when the store fails or the run ends
-			_ = s.Close()
+		if watching, stop := r.begin(ctx); watching != nil {
+			s, err := store.Open(watching, store.Config{Endpoints: r.endpoints, Timeout: 5 * time.Second})
+			if err == nil {
+				_ = s.Watch(watching, r.apply) // it ends when the store fails or the run ends
+				_ = s.Close()
+			}
+			stop()
 		}
 		pause.For(ctx, 100*time.Millisecond)
 	}
 }
 
+// The method `begin` returns the context of the next watch, or nil while the recorder is suspended.
+func (r *Recorder) begin(ctx context.Context) (context.Context, context.CancelFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.suspended {
+		return nil, nil
+	}
+	ctx, r.stopWatch = context.WithCancel(ctx)
+	return ctx, r.stopWatch
+}
+
+// Suspend lets the recorder record nothing until the returned function is called.
+func (r *Recorder) Suspend() (resume func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.suspended = true
+	if r.stopWatch != nil {
+		r.stopWatch()
+	}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.suspended = false
+	}
+}
+
 func (r *Recorder) apply(b ares.Batch) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.suspended {
+		return context.Canceled
+	}
 	if err := r.record.Entry(trace.Entry{At: trace.Now(), Batch: b}); err != nil {
 		r.t.Error(err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.revision = b.Revision
 	if b.Reset {
 		clear(r.runs)
