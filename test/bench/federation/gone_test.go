@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/pause"
 	"github.com/ares-scheduler/ares/test/bench/rounds"
 	"github.com/ares-scheduler/ares/test/cluster"
 	"github.com/ares-scheduler/ares/test/live"
@@ -20,14 +21,23 @@ var (
 	outages  = rounds.Sized(3, 1)
 )
 
-// A local is what one cluster does with its own jobs, round by round.
+// away is how long the hub is silent in BenchmarkHubGone, and turns is the number of measurements of each cluster before that, and during
+// that time. ARES_BENCH_AWAY=1h is the long form.
+var (
+	away  = rounds.Sized(10*time.Minute, 0)
+	turns = rounds.Sized(40, 1)
+)
+
+// A local is what one cluster does with its own jobs, turn by turn.
 type local struct {
+	*site
 	name       string
 	rate, wait rounds.Figures
 }
 
-// The method `measure` submits jobs to the cluster itself.
-func (l *local) measure(s *site) {
+// The method `measure` submits jobs to the cluster itself, and adds how fast they are started.
+func (l *local) measure() {
+	s := l.site
 	specs := make([]*apipb.JobSpec, flood)
 	for i := range specs {
 		specs[i] = &apipb.JobSpec{Name: "flood", Command: []string{"true"}, GpuCount: 1}
@@ -47,37 +57,82 @@ func (l *local) measure(s *site) {
 	l.wait = append(l.wait, took[len(took)/2].Seconds()*1000)
 }
 
-// BenchmarkHubGone measures, in turns, what a cluster does with its own jobs: two clusters without a hub, which are the
-// same program, and a member whose hub answers and does not answer.
+// awaitEnd waits until every job of the cluster has succeeded.
+func (l *local) awaitEnd() {
+	l.b.Helper()
+	live.Await(l.b, cluster.Patience, "the end of all jobs of "+l.name, func() (bool, string) {
+		got, err := l.api.Jobs(l.b.Context(), &apipb.ListJobsRequest{State: []string{"pending", "scheduled", "running", "failed", "lost", "cancelled"}, PageSize: 1})
+		return err == nil && got.GetTotal() == 0, fmt.Sprint(got.GetTotal(), err)
+	})
+	if ran, want := l.claimed(), len(l.rate)*(flood+single); ran != want {
+		l.b.Errorf("%s has run %d jobs of %d", l.name, ran, want)
+	}
+}
+
+// BenchmarkHubGone measures, in turns, what clusters do with their own jobs: two without a hub, which are the same program, and a member,
+// first with a hub that answers, and then while the hub is silent. Every job must have succeeded in the end.
 func BenchmarkHubGone(b *testing.B) {
+	if text := os.Getenv("ARES_BENCH_AWAY"); text != "" {
+		var err error
+		if away, err = time.ParseDuration(text); err != nil {
+			b.Fatal("ARES_BENCH_AWAY: ", err)
+		}
+	}
 	for range b.N {
 		hub := newHub(b)
-		plain, same, member := newSite(b, "plain", 8, true), newSite(b, "same", 8, true), newSite(b, "member", 8, true)
+		all := []*local{
+			{site: newSite(b, "plain", 8, true), name: "no hub"},
+			{site: newSite(b, "same", 8, true), name: "no hub, the same again"},
+			{site: newSite(b, "member", 8, true), name: "member"},
+		}
 		wire := newLink(b, hub.Servers[0].At.GRPC, 0)
-		member.join(hub, wire)
-		all := []*local{{name: "no hub"}, {name: "no hub, the same again"}, {name: "member, the hub answers"}, {name: "member, the hub is silent"}}
-		for range rounds.Count {
-			all[0].measure(plain)
-			all[2].measure(member)
-			wire.silence(true)
-			member.awaitMode("autonomous")
-			all[3].measure(member)
-			wire.silence(false)
-			member.awaitMode("federated")
-			all[1].measure(same)
-		}
-		rows := [][]string{{"cluster", "jobs started a second", "÷ no hub", "÷ hub answers", "start of a single job, ms", "÷ no hub", "÷ hub answers"}}
+		all[2].join(hub, wire)
+		inTurns(b, all, 0)
+		rows := compare(nil, all, "the hub answers")
+		wire.silence(true)
+		all[2].awaitMode("autonomous")
+		began := time.Now()
+		inTurns(b, all, away)
+		gone := time.Since(began)
+		wire.silence(false)
+		all[2].awaitMode("federated")
 		for _, l := range all {
-			rows = append(rows, []string{
-				l.name, l.rate.String(), l.rate.Over(all[0].rate).Text(1, 2), l.rate.Over(all[2].rate).Text(1, 2),
-				l.wait.Text(1, 1), l.wait.Over(all[0].wait).Text(1, 2), l.wait.Over(all[2].wait).Text(1, 2),
-			})
+			l.awaitEnd()
 		}
-		title := fmt.Sprintf("A cluster's own jobs with and without a hub, in turns; median of %d rounds (range)", rounds.Count)
+		rows = compare(rows, all, "the hub is silent")
+		title := fmt.Sprintf("A cluster's own jobs with and without a hub; median of %d turns, and the 95 %% interval of the median; the hub was silent for %s",
+			turns, gone.Round(time.Second))
 		if err := rounds.Table(os.Stdout, title, rows); err != nil {
 			b.Fatal(err)
 		}
 	}
+}
+
+// inTurns measures the clusters, each turn in another order, spread over at least the given time.
+func inTurns(b *testing.B, all []*local, over time.Duration) {
+	b.Helper()
+	began := time.Now()
+	for i := range turns {
+		for k := range all {
+			all[(i+k)%len(all)].measure()
+		}
+		pause.For(b.Context(), over*time.Duration(i+1)/time.Duration(turns)-time.Since(began))
+	}
+}
+
+// The function `compare` adds the last turns to a table.
+func compare(rows [][]string, all []*local, when string) [][]string {
+	if rows == nil {
+		rows = [][]string{{"cluster", "while", "jobs started a second", "÷ no hub", "start of a single job, ms", "÷ no hub"}}
+	}
+	last := func(f rounds.Figures) rounds.Figures { return f[len(f)-turns:] }
+	for _, l := range all {
+		rate, wait := last(l.rate), last(l.wait)
+		rows = append(rows, []string{
+			l.name, when, rate.Interval(1, 0), rate.Over(last(all[0].rate)).Interval(1, 3), wait.Interval(1, 1), wait.Over(last(all[0].wait)).Interval(1, 3),
+		})
+	}
+	return rows
 }
 
 // BenchmarkAutonomy lets a cluster run many jobs of its hub, and measures how long it takes until the cluster notices that

@@ -6,6 +6,7 @@ package rounds
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -79,6 +80,30 @@ func (f Figures) Text(unit float64, decimals int) string {
 		return number(f[0]/unit, decimals)
 	}
 	return fmt.Sprintf("%s (%s–%s)", number(f.Median()/unit, decimals), number(slices.Min(f)/unit, decimals), number(slices.Max(f)/unit, decimals))
+}
+
+// Interval formats the median and an interval that contains the true median with a probability of at least 95 %, each divided by a unit.
+// The bounds are two of the figures, so nothing is assumed about their distribution. Fewer than six figures have no such interval; they get
+// their range.
+func (f Figures) Interval(unit float64, decimals int) string {
+	if len(f) == 1 {
+		return f.Text(unit, decimals)
+	}
+	sorted, low := slices.Sorted(slices.Values(f)), outside(len(f))
+	return fmt.Sprintf("%s (%s–%s)", number(f.Median()/unit, decimals), number(sorted[low]/unit, decimals), number(sorted[len(f)-1-low]/unit, decimals))
+}
+
+// The function `outside` returns how many of n figures may be left out at each end: the probability that more than n minus this many figures
+// lie on one side of the median is below 2.5 %.
+func outside(n int) int {
+	ways, sum, all := 1.0, 1.0, math.Pow(2, float64(n)) // of choosing k of n figures; for all up to k; of choosing any
+	low := -1
+	for k := 0; sum/all < 0.025; k++ {
+		low = k
+		ways *= float64(n-k) / float64(k+1)
+		sum += ways
+	}
+	return max(low, 0)
 }
 
 // String formats the median and the range as whole numbers.
