@@ -305,14 +305,17 @@ func (w *world) supervisorPid(p *Proc) int {
 	return pid
 }
 
-// The function `lives` asks the operating system whether a process is alive. A zombie counts as dead.
+// The function `lives` asks the operating system whether a process is alive. A zombie counts as dead, and so does a process that ends and
+// has already given its memory and files back: the kernel takes it out of its cgroup shortly before it becomes a zombie. The first process of a
+// container stays in this state until all others of the container have ended.
 func lives(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false
 	}
 	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	return f[0] != "Z" && f[0] != "X"
+	const size = 20 // of its memory, as a field after the name
+	return f[0] != "Z" && f[0] != "X" && f[size] != "0"
 }
 
 func TestExitCode(t *testing.T) {
