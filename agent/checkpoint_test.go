@@ -104,18 +104,19 @@ func TestRankZeroSpeaksForItsGang(t *testing.T) {
 	}
 }
 
-// TestANextAttemptKnowsOfTheCheckpoint checks that the next attempt finds the time of the last checkpoint in its environment.
+// TestANextAttemptKnowsOfTheCheckpoint checks that the next attempt finds the time of the last checkpoint in its environment, and what the
+// job says about checkpoints.
 func TestANextAttemptKnowsOfTheCheckpoint(t *testing.T) {
 	d := newDoor(t)
 	h := newHands(t, d, t.TempDir())
 	file := filepath.Join(h.dir, "env")
-	o := seatOf(100, ares.SeatPlaced, time.Hour, `echo "$ARES_ATTEMPT $ARES_CHECKPOINTED_AT $ARES_CHECKPOINT_PATH" > `+file)
+	o := seatOf(100, ares.SeatPlaced, time.Hour, `echo "$ARES_ATTEMPT $ARES_CHECKPOINTED_AT $ARES_CHECKPOINT_PATH $ARES_CHECKPOINT_INTERVAL_MINUTES" > `+file)
 	o.Attempt, o.CheckpointedAt = 2, timestamppb.New(time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC))
-	o.Spec.Checkpoint = &apipb.Checkpoint{Enabled: true, Path: "/data/run-7"}
+	o.Spec.Checkpoint = &apipb.Checkpoint{Enabled: true, Path: "/data/run-7", IntervalMinutes: 30}
 	d.order(o)
 	eventually(t, "its end", func() bool { return len(d.said("release")) > 0 })
 	b, err := os.ReadFile(file)
-	if got := strings.TrimSpace(string(b)); err != nil || got != "2 2030-01-02T12:00:00Z /data/run-7" {
+	if got := strings.TrimSpace(string(b)); err != nil || got != "2 2030-01-02T12:00:00Z /data/run-7 30" {
 		t.Errorf("it sees %q, %v", got, err)
 	}
 }

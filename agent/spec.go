@@ -124,6 +124,9 @@ func (s *seat) environment(job *ares.Spec, env map[string]string, user *run.User
 	if path := job.Checkpoint.Path; path != "" {
 		env["ARES_CHECKPOINT_PATH"] = path
 	}
+	if minutes := job.Checkpoint.IntervalMinutes; minutes > 0 {
+		env["ARES_CHECKPOINT_INTERVAL_MINUTES"] = strconv.Itoa(int(minutes))
+	}
 	if at := o.CheckpointedAt; at != nil {
 		env["ARES_CHECKPOINTED_AT"] = at.AsTime().UTC().Format(time.RFC3339)
 	}

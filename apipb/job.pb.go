@@ -30,10 +30,12 @@ type JobSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Makes the submission repeatable: the same ID returns the same job.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// For people; it need not be unique.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Default "default".
 	TenantId string `protobuf:"bytes,3,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
-	Queue    string `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
+	// A queue of the tenant. Default "default".
+	Queue string `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
 	// 5 to 1,000,000, higher first. Default 500. Without priority_class, 0 to 4 are
 	// the levels critical, high, normal, low and best-effort.
 	Priority *int32 `protobuf:"varint,5,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
@@ -49,26 +51,31 @@ type JobSpec struct {
 	AcceleratorType string `protobuf:"bytes,10,opt,name=accelerator_type,json=acceleratorType,proto3" json:"accelerator_type,omitempty"`
 	// Model of the devices, or several models separated by |. A name matches every model
 	// that contains it. Default: any model, and one model for all members of a job.
-	GpuModel   string `protobuf:"bytes,11,opt,name=gpu_model,json=gpuModel,proto3" json:"gpu_model,omitempty"`
+	GpuModel string `protobuf:"bytes,11,opt,name=gpu_model,json=gpuModel,proto3" json:"gpu_model,omitempty"`
+	// A slice of a GPU with this profile, such as 1g.10gb, instead of a whole GPU.
 	MigProfile string `protobuf:"bytes,12,opt,name=mig_profile,json=migProfile,proto3" json:"mig_profile,omitempty"`
 	// The member's total, divided over its devices.
 	GpuMemoryMb int32 `protobuf:"varint,13,opt,name=gpu_memory_mb,json=gpuMemoryMb,proto3" json:"gpu_memory_mb,omitempty"`
 	// CPU cores of each member. In JSON a fraction is accepted, such as 0.5 or 11.5:
 	// its thousandths are stored in cpu_milli.
 	CpuCores int32 `protobuf:"varint,14,opt,name=cpu_cores,json=cpuCores,proto3" json:"cpu_cores,omitempty"`
+	// Memory of each member in MB (2^20 bytes).
 	MemoryMb int32 `protobuf:"varint,15,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
 	// none, preferred or required.
 	NumaPolicy string `protobuf:"bytes,16,opt,name=numa_policy,json=numaPolicy,proto3" json:"numa_policy,omitempty"`
-	// The process is command followed by args.
+	// The program of each process, followed by args.
 	Command []string `protobuf:"bytes,17,rep,name=command,proto3" json:"command,omitempty"`
-	Args    []string `protobuf:"bytes,18,rep,name=args,proto3" json:"args,omitempty"`
+	// The arguments of command.
+	Args []string `protobuf:"bytes,18,rep,name=args,proto3" json:"args,omitempty"`
 	// Image in which the process runs: HOST/NAME:TAG, HOST/NAME@DIGEST, or
 	// oci-archive:, docker-archive: or dir: with an absolute path on the nodes. Then
 	// command replaces the image's entrypoint, and args its default arguments, as in
 	// Kubernetes. Only nodes that can run images get such a job.
-	Image       string            `protobuf:"bytes,19,opt,name=image,proto3" json:"image,omitempty"`
+	Image string `protobuf:"bytes,19,opt,name=image,proto3" json:"image,omitempty"`
+	// Environment variables of the processes.
 	Environment map[string]string `protobuf:"bytes,20,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	WorkingDir  string            `protobuf:"bytes,21,opt,name=working_dir,json=workingDir,proto3" json:"working_dir,omitempty"`
+	// Working directory of the processes.
+	WorkingDir string `protobuf:"bytes,21,opt,name=working_dir,json=workingDir,proto3" json:"working_dir,omitempty"`
 	// All members start together, or at least min_members of them. Default true for
 	// members > 1. False sets min_members to 1 if it is absent. If it is true, members
 	// is absent and gpu_count is larger than any node, the job is split into the
@@ -76,25 +83,33 @@ type JobSpec struct {
 	GangScheduling *bool `protobuf:"varint,22,opt,name=gang_scheduling,json=gangScheduling,proto3,oneof" json:"gang_scheduling,omitempty"`
 	// The fewest members of an attempt. Each attempt starts with between min_members and
 	// members ranks, as many as fit. Default members.
-	MinMembers      int32                  `protobuf:"varint,23,opt,name=min_members,json=minMembers,proto3" json:"min_members,omitempty"`
-	Placement       *Placement             `protobuf:"bytes,24,opt,name=placement,proto3" json:"placement,omitempty"`
-	Deadline        *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	MaxQueueMinutes int32                  `protobuf:"varint,26,opt,name=max_queue_minutes,json=maxQueueMinutes,proto3" json:"max_queue_minutes,omitempty"`
+	MinMembers int32 `protobuf:"varint,23,opt,name=min_members,json=minMembers,proto3" json:"min_members,omitempty"`
+	// What the job requires and prefers of its nodes.
+	Placement *Placement `protobuf:"bytes,24,opt,name=placement,proto3" json:"placement,omitempty"`
+	// The time by which the job should end. It changes the order of waiting jobs, and does
+	// not stop a running job.
+	Deadline *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// The longest wait for the first start, after which the job is cancelled; 0 for none.
+	MaxQueueMinutes int32 `protobuf:"varint,26,opt,name=max_queue_minutes,json=maxQueueMinutes,proto3" json:"max_queue_minutes,omitempty"`
 	// Time limit of one attempt; 0 for none.
-	MaxRuntimeMinutes int32        `protobuf:"varint,27,opt,name=max_runtime_minutes,json=maxRuntimeMinutes,proto3" json:"max_runtime_minutes,omitempty"`
-	Retry             *RetryPolicy `protobuf:"bytes,28,opt,name=retry,proto3" json:"retry,omitempty"`
+	MaxRuntimeMinutes int32 `protobuf:"varint,27,opt,name=max_runtime_minutes,json=maxRuntimeMinutes,proto3" json:"max_runtime_minutes,omitempty"`
+	// Which failures are retried, and after which pause.
+	Retry *RetryPolicy `protobuf:"bytes,28,opt,name=retry,proto3" json:"retry,omitempty"`
 	// restart (default) or at_most_once.
 	ExecutionMode string `protobuf:"bytes,29,opt,name=execution_mode,json=executionMode,proto3" json:"execution_mode,omitempty"`
 	// How long the job stays assigned to a node that is silent: from the TTL of
 	// sessions (20) to 86,400. Default 25, or the tenant's default.
 	LostAfterSeconds int32 `protobuf:"varint,30,opt,name=lost_after_seconds,json=lostAfterSeconds,proto3" json:"lost_after_seconds,omitempty"`
 	// Time between SIGTERM and SIGKILL. Default 30.
-	GraceSeconds *int32      `protobuf:"varint,31,opt,name=grace_seconds,json=graceSeconds,proto3,oneof" json:"grace_seconds,omitempty"`
-	Checkpoint   *Checkpoint `protobuf:"bytes,32,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	GraceSeconds *int32 `protobuf:"varint,31,opt,name=grace_seconds,json=graceSeconds,proto3,oneof" json:"grace_seconds,omitempty"`
+	// Whether the job saves its state and continues from it.
+	Checkpoint *Checkpoint `protobuf:"bytes,32,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	// Jobs that must succeed before this one starts. They must exist when this one is
 	// submitted.
-	After  []string          `protobuf:"bytes,33,rep,name=after,proto3" json:"after,omitempty"`
-	Array  *Array            `protobuf:"bytes,34,opt,name=array,proto3" json:"array,omitempty"`
+	After []string `protobuf:"bytes,33,rep,name=after,proto3" json:"after,omitempty"`
+	// Submits many equal jobs as one.
+	Array *Array `protobuf:"bytes,34,opt,name=array,proto3" json:"array,omitempty"`
+	// Labels by which jobs are listed and placed near or far from each other.
 	Labels map[string]string `protobuf:"bytes,35,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Secrets that the job's processes get, at most 16. The secrets must exist when the
 	// job is submitted and when it starts.
@@ -484,8 +499,9 @@ type DataSet struct {
 	// Where the data is, such as s3://bucket/path.
 	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
 	// The only region in which the job may run because of this data. Empty for any.
-	Region        string `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
-	Bytes         int64  `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Region string `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
+	// Its size, which decides what it costs to read it from another region.
+	Bytes         int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -700,18 +716,24 @@ type Placement struct {
 	// consolidated, distributed or balanced (default).
 	Strategy string `protobuf:"bytes,1,opt,name=strategy,proto3" json:"strategy,omitempty"`
 	// region, zone, spine, leaf, rack, node or numa.
-	RequiredLevel   string `protobuf:"bytes,2,opt,name=required_level,json=requiredLevel,proto3" json:"required_level,omitempty"`
-	PreferredLevel  string `protobuf:"bytes,3,opt,name=preferred_level,json=preferredLevel,proto3" json:"preferred_level,omitempty"`
+	RequiredLevel string `protobuf:"bytes,2,opt,name=required_level,json=requiredLevel,proto3" json:"required_level,omitempty"`
+	// As required_level, but only a preference.
+	PreferredLevel string `protobuf:"bytes,3,opt,name=preferred_level,json=preferredLevel,proto3" json:"preferred_level,omitempty"`
+	// The name of a domain, such as a leaf switch, that is tried first.
 	PreferredDomain string `protobuf:"bytes,4,opt,name=preferred_domain,json=preferredDomain,proto3" json:"preferred_domain,omitempty"`
 	// The lowest acceptable bandwidth between two of its nodes, such as "100Gb".
 	NetworkBandwidth string `protobuf:"bytes,5,opt,name=network_bandwidth,json=networkBandwidth,proto3" json:"network_bandwidth,omitempty"`
 	// Each member gets its devices, CPUs and memory from one NUMA node, and shares no
 	// device, as if numa_policy were required. Of the possible placements, the one with
 	// the lowest network latency is chosen. Only critical jobs preempt the job.
-	LatencySensitive bool              `protobuf:"varint,6,opt,name=latency_sensitive,json=latencySensitive,proto3" json:"latency_sensitive,omitempty"`
-	NodeSelector     map[string]string `protobuf:"bytes,7,rep,name=node_selector,json=nodeSelector,proto3" json:"node_selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Tolerations      []string          `protobuf:"bytes,8,rep,name=tolerations,proto3" json:"tolerations,omitempty"`
-	Regions          []string          `protobuf:"bytes,9,rep,name=regions,proto3" json:"regions,omitempty"`
+	LatencySensitive bool `protobuf:"varint,6,opt,name=latency_sensitive,json=latencySensitive,proto3" json:"latency_sensitive,omitempty"`
+	// Labels that the nodes must have.
+	NodeSelector map[string]string `protobuf:"bytes,7,rep,name=node_selector,json=nodeSelector,proto3" json:"node_selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Taints of nodes that the job accepts: "key", "key=value", "key=value:NoSchedule",
+	// "key:NoSchedule", or "*" for all.
+	Tolerations []string `protobuf:"bytes,8,rep,name=tolerations,proto3" json:"tolerations,omitempty"`
+	// The only regions in which the job may run. Empty for any.
+	Regions []string `protobuf:"bytes,9,rep,name=regions,proto3" json:"regions,omitempty"`
 	// Conditions on a node's labels, all of which must hold: "gen in (3, 4)",
 	// "zone notin (b)", "disk=nvme", "infiniband", "!spot".
 	NodeAffinity []string `protobuf:"bytes,10,rep,name=node_affinity,json=nodeAffinity,proto3" json:"node_affinity,omitempty"`
@@ -954,10 +976,13 @@ func (x *NodeRequirement) GetValues() []string {
 type RetryPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Default 3, so at most 4 runs.
-	MaxRetries            *int32  `protobuf:"varint,1,opt,name=max_retries,json=maxRetries,proto3,oneof" json:"max_retries,omitempty"`
+	MaxRetries *int32 `protobuf:"varint,1,opt,name=max_retries,json=maxRetries,proto3,oneof" json:"max_retries,omitempty"`
+	// The pause before the first retry. Default 1.
 	InitialBackoffSeconds float64 `protobuf:"fixed64,2,opt,name=initial_backoff_seconds,json=initialBackoffSeconds,proto3" json:"initial_backoff_seconds,omitempty"`
-	Multiplier            float64 `protobuf:"fixed64,3,opt,name=multiplier,proto3" json:"multiplier,omitempty"`
-	MaxBackoffSeconds     float64 `protobuf:"fixed64,4,opt,name=max_backoff_seconds,json=maxBackoffSeconds,proto3" json:"max_backoff_seconds,omitempty"`
+	// Each further pause is longer by this factor. Default 2.
+	Multiplier float64 `protobuf:"fixed64,3,opt,name=multiplier,proto3" json:"multiplier,omitempty"`
+	// The longest pause. Default 300.
+	MaxBackoffSeconds float64 `protobuf:"fixed64,4,opt,name=max_backoff_seconds,json=maxBackoffSeconds,proto3" json:"max_backoff_seconds,omitempty"`
 	// failure, signal, timeout. Default failure and signal.
 	RetryOn       []string `protobuf:"bytes,5,rep,name=retry_on,json=retryOn,proto3" json:"retry_on,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1031,12 +1056,16 @@ func (x *RetryPolicy) GetRetryOn() []string {
 
 // Checkpoint is whether and how often a job saves its state.
 type Checkpoint struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Enabled         bool                   `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	IntervalMinutes int32                  `protobuf:"varint,2,opt,name=interval_minutes,json=intervalMinutes,proto3" json:"interval_minutes,omitempty"`
-	Path            string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The next attempt continues from the last checkpoint.
+	Enabled bool `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	// How often the program should save, for ARES_CHECKPOINT_INTERVAL_MINUTES.
+	IntervalMinutes int32 `protobuf:"varint,2,opt,name=interval_minutes,json=intervalMinutes,proto3" json:"interval_minutes,omitempty"`
+	// Absolute path of the checkpoints, for ARES_CHECKPOINT_PATH. A job in an image
+	// sees this directory of the node.
+	Path          string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Checkpoint) Reset() {

@@ -4,7 +4,9 @@
 // are the error answers with their codes, the streams, and an example for every request with a body. The example
 // requests are in examples.json, and a test in package api sends them to a server.
 //
-// Usage: openapi < swagger.json > openapi.json
+// Usage: openapi FIELDS < swagger.json > openapi.json
+//
+// FIELDS is a file, into which the command writes a page about the fields of a job.
 //
 // The command fails if the result does not match the schema of OpenAPI 3.1.
 package main
@@ -31,13 +33,17 @@ var examplesJSON []byte
 type object = map[string]any
 
 func main() {
-	if err := run(os.Stdin, os.Stdout); err != nil {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: openapi FIELDS < swagger.json > openapi.json")
+		os.Exit(2)
+	}
+	if err := run(os.Stdin, os.Stdout, os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "openapi:", err)
 		os.Exit(1)
 	}
 }
 
-func run(in io.Reader, out io.Writer) error {
+func run(in io.Reader, out io.Writer, fields string) error {
 	var swagger object
 	if err := json.NewDecoder(in).Decode(&swagger); err != nil {
 		return err
@@ -57,8 +63,14 @@ func run(in io.Reader, out io.Writer) error {
 	if err = check(data); err != nil {
 		return err
 	}
-	_, err = out.Write(append(data, '\n'))
-	return err
+	if _, err = out.Write(append(data, '\n')); err != nil {
+		return err
+	}
+	var written object
+	if err = json.Unmarshal(data, &written); err != nil {
+		return err
+	}
+	return writeFields(fields, written)
 }
 
 // This function checks that a document matches the schema of OpenAPI 3.1. It also checks that every reference in the
