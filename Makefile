@@ -108,11 +108,12 @@ test: needs browser docker format vet build robustness-needs ## All Go and CLI t
 test-packages:
 	go list ./... | awk '$$0 !~ "/(archtest|test/chaos/(faults|federation|robustness))(/|$$)" && $$0 !~ "$(SHARED)"' | xargs -r $(GOTEST)
 	go list ./... | awk '$$0 ~ "$(SHARED)"' | CGO_ENABLED=1 xargs -r $(GOTEST) -race
-test-beside: kube-scheduler kube-tools
-	$(TEST_KUBE)
-	$(BENCH_TINY)
+# What waits most comes first. Without a cache, it waits while the packages are compiled, and Kubernetes is compiled after that.
+test-beside:
 	$(TEST_ROBUSTNESS)
 	$(TEST_FEDERATION)
+	$(BENCH_TINY)
+	$(MAKE) test-kube
 
 # The runs of `make robustness`: so many minutes of faults for each seed, so many seeds at once.
 SEEDS   ?= $(shell seq 1 40)
