@@ -1,6 +1,7 @@
 package federation_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -118,15 +119,30 @@ func (s *site) revision() (out int64) {
 // awaitAlert waits until every server of a site shows an alert.
 func (s *site) awaitAlert(want string) {
 	for i := range s.servers {
-		c := s.client(i, 5*time.Second)
-		defer c.Close()
 		live.Await(s.t, time.Minute, "an alert of "+s.name, func() (bool, string) {
 			ctx, cancel := fromRouter(5 * time.Second)
 			defer cancel()
-			status, err := c.ClusterStatus(ctx)
-			return strings.Contains(status.GetAlert(), want), fmt.Sprint(status.GetAlert(), err)
+			alert, err := s.alert(ctx, i)
+			return strings.Contains(alert, want), fmt.Sprint(alert, err)
 		})
 	}
+}
+
+// The method `alerts` says whether any server of a site shows an alert. A refused cluster is an alert only of the server that leads.
+func (s *site) alerts(ctx context.Context, want string) bool {
+	for i := range s.servers {
+		if alert, _ := s.alert(ctx, i); strings.Contains(alert, want) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *site) alert(ctx context.Context, server int) (string, error) {
+	c := s.client(server, 2*time.Second)
+	defer c.Close()
+	status, err := c.ClusterStatus(ctx)
+	return status.GetAlert(), err
 }
 
 // copyStore starts a copy of a cluster's store beside the cluster, with a server and without agents, as a snapshot of a machine that is
@@ -155,10 +171,8 @@ func copyStore(t *tempter) *inject.Mishap {
 	began := time.Now()
 	ctx, cancel := fromRouter(t.Between(5000, 15_000))
 	defer cancel()
-	hub := t.f.hub.patient()
-	defer hub.Close()
 	for pause.For(ctx, 200*time.Millisecond) {
-		if status, err := hub.ClusterStatus(ctx); err == nil && strings.Contains(status.GetAlert(), "cluster "+m.name+" was refused") {
+		if t.f.hub.alerts(ctx, "cluster "+m.name+" was refused") {
 			detail = "the hub refused it after " + time.Since(began).Round(time.Millisecond).String()
 			break
 		}
