@@ -73,7 +73,12 @@ type Cluster struct {
 	Description *ClusterDescription `protobuf:"bytes,32,opt,name=description,proto3" json:"description,omitempty"`
 	// Set in the answer of a cluster that has joined a hub: the answer is the cluster's copy
 	// of what the hub knew at this time. Without contact to the hub, the time is in the past.
-	CopiedAt      *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=copied_at,json=copiedAt,proto3" json:"copied_at,omitempty"`
+	CopiedAt *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=copied_at,json=copiedAt,proto3" json:"copied_at,omitempty"`
+	// Why the hub last refused a store that spoke in the cluster's name: a copy of the
+	// cluster's store, or the store itself, put back to an earlier time. Empty once the
+	// cluster has been welcomed again.
+	Refused       string                 `protobuf:"bytes,34,opt,name=refused,proto3" json:"refused,omitempty"`
+	RefusedAt     *timestamppb.Timestamp `protobuf:"bytes,35,opt,name=refused_at,json=refusedAt,proto3" json:"refused_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -279,6 +284,20 @@ func (x *Cluster) GetDescription() *ClusterDescription {
 func (x *Cluster) GetCopiedAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.CopiedAt
+	}
+	return nil
+}
+
+func (x *Cluster) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
+func (x *Cluster) GetRefusedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RefusedAt
 	}
 	return nil
 }
@@ -1934,7 +1953,7 @@ var File_apipb_clusters_proto protoreflect.FileDescriptor
 
 const file_apipb_clusters_proto_rawDesc = "" +
 	"\n" +
-	"\x14apipb/clusters.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd8\b\n" +
+	"\x14apipb/clusters.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xad\t\n" +
 	"\aCluster\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -1964,7 +1983,10 @@ const file_apipb_clusters_proto_rawDesc = "" +
 	"\fstaying_jobs\x18\x1f \x01(\x05R\vstayingJobs\x12)\n" +
 	"\x05loans\x18\x15 \x03(\v2\x13.ares.v1.TenantLoanR\x05loans\x12=\n" +
 	"\vdescription\x18  \x01(\v2\x1b.ares.v1.ClusterDescriptionR\vdescription\x127\n" +
-	"\tcopied_at\x18! \x01(\v2\x1a.google.protobuf.TimestampR\bcopiedAt\x1a9\n" +
+	"\tcopied_at\x18! \x01(\v2\x1a.google.protobuf.TimestampR\bcopiedAt\x12\x18\n" +
+	"\arefused\x18\" \x01(\tR\arefused\x129\n" +
+	"\n" +
+	"refused_at\x18# \x01(\v2\x1a.google.protobuf.TimestampR\trefusedAt\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -2163,55 +2185,56 @@ var file_apipb_clusters_proto_depIdxs = []int32{
 	37, // 6: ares.v1.Cluster.loans:type_name -> ares.v1.TenantLoan
 	1,  // 7: ares.v1.Cluster.description:type_name -> ares.v1.ClusterDescription
 	36, // 8: ares.v1.Cluster.copied_at:type_name -> google.protobuf.Timestamp
-	2,  // 9: ares.v1.ClusterDescription.gpus:type_name -> ares.v1.ModelCount
-	34, // 10: ares.v1.RegisterClusterRequest.labels:type_name -> ares.v1.RegisterClusterRequest.LabelsEntry
-	35, // 11: ares.v1.RegisterClusterRequest.prices:type_name -> ares.v1.RegisterClusterRequest.PricesEntry
-	36, // 12: ares.v1.RegisterClusterResponse.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 13: ares.v1.RegisterClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 14: ares.v1.ListClustersResponse.clusters:type_name -> ares.v1.Cluster
-	0,  // 15: ares.v1.GetClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 16: ares.v1.CordonClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 17: ares.v1.UncordonClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 18: ares.v1.DrainClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 19: ares.v1.DeclareClusterDeadResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 20: ares.v1.LeaveClusterResponse.cluster:type_name -> ares.v1.Cluster
-	0,  // 21: ares.v1.EndMembershipResponse.cluster:type_name -> ares.v1.Cluster
-	36, // 22: ares.v1.Membership.certificate_expires_at:type_name -> google.protobuf.Timestamp
-	25, // 23: ares.v1.GetMembershipResponse.membership:type_name -> ares.v1.Membership
-	25, // 24: ares.v1.JoinHubResponse.membership:type_name -> ares.v1.Membership
-	3,  // 25: ares.v1.ClustersService.RegisterCluster:input_type -> ares.v1.RegisterClusterRequest
-	5,  // 26: ares.v1.ClustersService.ListClusters:input_type -> ares.v1.ListClustersRequest
-	7,  // 27: ares.v1.ClustersService.GetCluster:input_type -> ares.v1.GetClusterRequest
-	9,  // 28: ares.v1.ClustersService.CordonCluster:input_type -> ares.v1.CordonClusterRequest
-	11, // 29: ares.v1.ClustersService.UncordonCluster:input_type -> ares.v1.UncordonClusterRequest
-	13, // 30: ares.v1.ClustersService.DrainCluster:input_type -> ares.v1.DrainClusterRequest
-	15, // 31: ares.v1.ClustersService.DeclareClusterDead:input_type -> ares.v1.DeclareClusterDeadRequest
-	17, // 32: ares.v1.ClustersService.LeaveCluster:input_type -> ares.v1.LeaveClusterRequest
-	19, // 33: ares.v1.ClustersService.JoinCluster:input_type -> ares.v1.JoinClusterRequest
-	21, // 34: ares.v1.ClustersService.RenewClusterCertificate:input_type -> ares.v1.RenewClusterCertificateRequest
-	23, // 35: ares.v1.ClustersService.EndMembership:input_type -> ares.v1.EndMembershipRequest
-	26, // 36: ares.v1.ClustersService.GetMembership:input_type -> ares.v1.GetMembershipRequest
-	28, // 37: ares.v1.ClustersService.JoinHub:input_type -> ares.v1.JoinHubRequest
-	30, // 38: ares.v1.ClustersService.LeaveHub:input_type -> ares.v1.LeaveHubRequest
-	4,  // 39: ares.v1.ClustersService.RegisterCluster:output_type -> ares.v1.RegisterClusterResponse
-	6,  // 40: ares.v1.ClustersService.ListClusters:output_type -> ares.v1.ListClustersResponse
-	8,  // 41: ares.v1.ClustersService.GetCluster:output_type -> ares.v1.GetClusterResponse
-	10, // 42: ares.v1.ClustersService.CordonCluster:output_type -> ares.v1.CordonClusterResponse
-	12, // 43: ares.v1.ClustersService.UncordonCluster:output_type -> ares.v1.UncordonClusterResponse
-	14, // 44: ares.v1.ClustersService.DrainCluster:output_type -> ares.v1.DrainClusterResponse
-	16, // 45: ares.v1.ClustersService.DeclareClusterDead:output_type -> ares.v1.DeclareClusterDeadResponse
-	18, // 46: ares.v1.ClustersService.LeaveCluster:output_type -> ares.v1.LeaveClusterResponse
-	20, // 47: ares.v1.ClustersService.JoinCluster:output_type -> ares.v1.JoinClusterResponse
-	22, // 48: ares.v1.ClustersService.RenewClusterCertificate:output_type -> ares.v1.RenewClusterCertificateResponse
-	24, // 49: ares.v1.ClustersService.EndMembership:output_type -> ares.v1.EndMembershipResponse
-	27, // 50: ares.v1.ClustersService.GetMembership:output_type -> ares.v1.GetMembershipResponse
-	29, // 51: ares.v1.ClustersService.JoinHub:output_type -> ares.v1.JoinHubResponse
-	31, // 52: ares.v1.ClustersService.LeaveHub:output_type -> ares.v1.LeaveHubResponse
-	39, // [39:53] is the sub-list for method output_type
-	25, // [25:39] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	36, // 9: ares.v1.Cluster.refused_at:type_name -> google.protobuf.Timestamp
+	2,  // 10: ares.v1.ClusterDescription.gpus:type_name -> ares.v1.ModelCount
+	34, // 11: ares.v1.RegisterClusterRequest.labels:type_name -> ares.v1.RegisterClusterRequest.LabelsEntry
+	35, // 12: ares.v1.RegisterClusterRequest.prices:type_name -> ares.v1.RegisterClusterRequest.PricesEntry
+	36, // 13: ares.v1.RegisterClusterResponse.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 14: ares.v1.RegisterClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 15: ares.v1.ListClustersResponse.clusters:type_name -> ares.v1.Cluster
+	0,  // 16: ares.v1.GetClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 17: ares.v1.CordonClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 18: ares.v1.UncordonClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 19: ares.v1.DrainClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 20: ares.v1.DeclareClusterDeadResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 21: ares.v1.LeaveClusterResponse.cluster:type_name -> ares.v1.Cluster
+	0,  // 22: ares.v1.EndMembershipResponse.cluster:type_name -> ares.v1.Cluster
+	36, // 23: ares.v1.Membership.certificate_expires_at:type_name -> google.protobuf.Timestamp
+	25, // 24: ares.v1.GetMembershipResponse.membership:type_name -> ares.v1.Membership
+	25, // 25: ares.v1.JoinHubResponse.membership:type_name -> ares.v1.Membership
+	3,  // 26: ares.v1.ClustersService.RegisterCluster:input_type -> ares.v1.RegisterClusterRequest
+	5,  // 27: ares.v1.ClustersService.ListClusters:input_type -> ares.v1.ListClustersRequest
+	7,  // 28: ares.v1.ClustersService.GetCluster:input_type -> ares.v1.GetClusterRequest
+	9,  // 29: ares.v1.ClustersService.CordonCluster:input_type -> ares.v1.CordonClusterRequest
+	11, // 30: ares.v1.ClustersService.UncordonCluster:input_type -> ares.v1.UncordonClusterRequest
+	13, // 31: ares.v1.ClustersService.DrainCluster:input_type -> ares.v1.DrainClusterRequest
+	15, // 32: ares.v1.ClustersService.DeclareClusterDead:input_type -> ares.v1.DeclareClusterDeadRequest
+	17, // 33: ares.v1.ClustersService.LeaveCluster:input_type -> ares.v1.LeaveClusterRequest
+	19, // 34: ares.v1.ClustersService.JoinCluster:input_type -> ares.v1.JoinClusterRequest
+	21, // 35: ares.v1.ClustersService.RenewClusterCertificate:input_type -> ares.v1.RenewClusterCertificateRequest
+	23, // 36: ares.v1.ClustersService.EndMembership:input_type -> ares.v1.EndMembershipRequest
+	26, // 37: ares.v1.ClustersService.GetMembership:input_type -> ares.v1.GetMembershipRequest
+	28, // 38: ares.v1.ClustersService.JoinHub:input_type -> ares.v1.JoinHubRequest
+	30, // 39: ares.v1.ClustersService.LeaveHub:input_type -> ares.v1.LeaveHubRequest
+	4,  // 40: ares.v1.ClustersService.RegisterCluster:output_type -> ares.v1.RegisterClusterResponse
+	6,  // 41: ares.v1.ClustersService.ListClusters:output_type -> ares.v1.ListClustersResponse
+	8,  // 42: ares.v1.ClustersService.GetCluster:output_type -> ares.v1.GetClusterResponse
+	10, // 43: ares.v1.ClustersService.CordonCluster:output_type -> ares.v1.CordonClusterResponse
+	12, // 44: ares.v1.ClustersService.UncordonCluster:output_type -> ares.v1.UncordonClusterResponse
+	14, // 45: ares.v1.ClustersService.DrainCluster:output_type -> ares.v1.DrainClusterResponse
+	16, // 46: ares.v1.ClustersService.DeclareClusterDead:output_type -> ares.v1.DeclareClusterDeadResponse
+	18, // 47: ares.v1.ClustersService.LeaveCluster:output_type -> ares.v1.LeaveClusterResponse
+	20, // 48: ares.v1.ClustersService.JoinCluster:output_type -> ares.v1.JoinClusterResponse
+	22, // 49: ares.v1.ClustersService.RenewClusterCertificate:output_type -> ares.v1.RenewClusterCertificateResponse
+	24, // 50: ares.v1.ClustersService.EndMembership:output_type -> ares.v1.EndMembershipResponse
+	27, // 51: ares.v1.ClustersService.GetMembership:output_type -> ares.v1.GetMembershipResponse
+	29, // 52: ares.v1.ClustersService.JoinHub:output_type -> ares.v1.JoinHubResponse
+	31, // 53: ares.v1.ClustersService.LeaveHub:output_type -> ares.v1.LeaveHubResponse
+	40, // [40:54] is the sub-list for method output_type
+	26, // [26:40] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_apipb_clusters_proto_init() }

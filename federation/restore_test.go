@@ -264,4 +264,7 @@ func (h *hub) checkRefused(hello *apipb.MemberHello) {
 	if answer, err := stream.Recv(); ares.CodeOf(apipb.FromStatus(err)) != ares.Forbidden {
 		h.t.Errorf("the copy is answered %v, %v", answer, err)
 	}
+	if c, err := h.s.Cluster(h.t.Context(), hello.Cluster); err != nil || c.Refused == "" || c.RefusedAt.IsZero() {
+		h.t.Errorf("the stored refusal: %q at %v, %v", c.Refused, c.RefusedAt, err)
+	}
 }

@@ -345,11 +345,22 @@ func (s *session) identify() error {
 	return err
 }
 
+// noteRefusal is how often the refusal of a cluster is stored for the same reason.
+const noteRefusal = time.Minute
+
 func (s *session) refuse(why string) error {
 	if s.t.Alarm != nil {
 		s.t.Alarm(s.hello.Cluster, why)
 	}
 	s.t.Log.Error("a cluster is refused: its store was copied or rolled back", "cluster", s.hello.Cluster, "reason", why)
+	if _, err := s.t.Store.UpdateCluster(s.ctx, s.hello.Cluster, func(c *store.Cluster) error {
+		if now := s.t.Now(); c.Refused != why || now.Sub(c.RefusedAt) >= noteRefusal { // it tries again and again
+			c.Refused, c.RefusedAt = why, now
+		}
+		return nil
+	}); err != nil {
+		s.t.Log.Warn("the refusal of a cluster is not stored", "cluster", s.hello.Cluster, "err", err)
+	}
 	return ares.Errorf(ares.Forbidden, "cluster %s is refused, because %s: its store was copied or rolled back. Restore it with `ares restore`, or make a copy with `ares restore --as-copy`", s.hello.Cluster, why)
 }
 
@@ -408,6 +419,7 @@ func (t *term) admit(ctx context.Context, s *session, cookie string) error {
 			c.Begin(t.Now())
 		}
 		c.Reconciling = false
+		c.Refused, c.RefusedAt = "", time.Time{}
 		c.Incarnation, c.PendingCookie, c.Version = s.hello.Incarnation, cookie, s.info.GetVersion()
 		c.SeenRevision = max(c.SeenRevision, s.info.GetRevision())
 		return nil

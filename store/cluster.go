@@ -66,6 +66,9 @@ type Cluster struct {
 	// Cookie is the cookie of the cluster's last session. PendingCookie is the one that the cluster was told and has not
 	// confirmed yet.
 	Cookie, PendingCookie string
+	// Refused says why the hub last refused a store that spoke in the cluster's name, at RefusedAt. It is empty after the next session.
+	Refused               string
+	RefusedAt             time.Time
 	SeenRevision          int64 // the highest revision of the cluster's store that the hub has seen
 	RegisteredAt          time.Time
 	JoinedAt              time.Time
@@ -308,6 +311,7 @@ func clusterRecord(c *Cluster) *storepb.Record {
 		FederatedTenants: c.FederatedTenants, LocalTenants: c.LocalTenants,
 		TokenHash: c.TokenHash, TokenExpiresAt: micros(c.TokenExpiresAt), TokenKey: c.tokenKey, Reconciling: c.Reconciling,
 		Since: c.Since, Known: c.Known, Stops: c.Stops, Described: c.Described,
+		Refused: c.Refused, RefusedAt: micros(c.RefusedAt),
 	}}}
 }
 
@@ -321,5 +325,6 @@ func clusterOf(m *storepb.Cluster, name string, revision int64) Cluster {
 		FederatedTenants: slices.Clone(m.GetFederatedTenants()), LocalTenants: slices.Clone(m.GetLocalTenants()),
 		TokenHash: m.GetTokenHash(), TokenExpiresAt: fromMicros(m.GetTokenExpiresAt()), tokenKey: m.GetTokenKey(), Reconciling: m.GetReconciling(), Revision: revision,
 		Since: m.GetSince(), Known: m.GetKnown(), Stops: m.GetStops(), Described: m.GetDescribed(),
+		Refused: m.GetRefused(), RefusedAt: fromMicros(m.GetRefusedAt()),
 	}
 }

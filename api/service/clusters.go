@@ -444,6 +444,7 @@ func (d *clustersService) cluster(ctx context.Context, c *store.Cluster) *apipb.
 		Name: c.Name, State: string(c.State()), StateSince: apipb.Timestamp(c.StateSince), Region: c.Region, Labels: c.Labels, Prices: c.Prices,
 		Version: c.Version, JoinedAt: apipb.Timestamp(c.JoinedAt), Reason: c.Reason, ChangedBy: c.By, Damped: c.Damped, Penalty: c.Penalty,
 		Unlisted: c.MayOwn() && !c.Known, StopsJobs: c.Decided == store.ClusterDraining && c.Stops,
+		Refused: c.Refused, RefusedAt: apipb.Timestamp(c.RefusedAt),
 	}
 	switch {
 	case c.HealthSince.IsZero():

@@ -199,6 +199,9 @@ func (a *commands) writeCluster(w io.Writer, c *apipb.Cluster) {
 	if c.GetChangedBy() != "" {
 		s.Line("Changed by", strings.TrimSuffix(c.GetChangedBy()+": "+c.GetReason(), ": "))
 	}
+	if c.GetRefused() != "" {
+		s.Line("Refused", fmt.Sprintf("%s ago: %s", a.Age(c.GetRefusedAt()), c.GetRefused()))
+	}
 	if c.GetDamped() {
 		s.Line("Offers", fmt.Sprintf("held back: its connection was lost too often (%.0f points)", c.GetPenalty()))
 	}

@@ -3,6 +3,7 @@ package controltest
 import (
 	"context"
 	"log/slog"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -13,8 +14,14 @@ import (
 	"github.com/ares-scheduler/ares/store/storetest"
 )
 
-// The constant `patience` is the timeout of every wait in a test. The timeout expires only in a failing test.
-const patience = 5 * time.Minute
+// The variable `patience` is the timeout of every wait in a test. The timeout expires only in a failing test. `make mutations`, where tests
+// fail on purpose, sets a shorter one.
+var patience = func() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv("ARES_TEST_PATIENCE")); err == nil {
+		return d
+	}
+	return 5 * time.Minute
+}()
 
 var Quiet = slog.New(slog.DiscardHandler)
 

@@ -6142,8 +6142,11 @@ type Cluster struct {
 	Known            bool     `protobuf:"varint,29,opt,name=known,proto3" json:"known,omitempty"`                      // a roster with this membership is stored outside the hub
 	Stops            bool     `protobuf:"varint,40,opt,name=stops,proto3" json:"stops,omitempty"`                      // draining: running jobs are stopped and returned
 	Described        int64    `protobuf:"varint,41,opt,name=described,proto3" json:"described,omitempty"`              // a revision that is higher after each change of what administrators wrote about the cluster
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Why and when the hub last refused a store that spoke in the cluster's name. Empty after the next session.
+	Refused       string `protobuf:"bytes,42,opt,name=refused,proto3" json:"refused,omitempty"`
+	RefusedAt     int64  `protobuf:"varint,43,opt,name=refused_at,json=refusedAt,proto3" json:"refused_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Cluster) Reset() {
@@ -6389,6 +6392,20 @@ func (x *Cluster) GetStops() bool {
 func (x *Cluster) GetDescribed() int64 {
 	if x != nil {
 		return x.Described
+	}
+	return 0
+}
+
+func (x *Cluster) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
+func (x *Cluster) GetRefusedAt() int64 {
+	if x != nil {
+		return x.RefusedAt
 	}
 	return 0
 }
@@ -7030,7 +7047,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05month\x18\x04 \x01(\tR\x05month\x12\x12\n" +
 	"\x04used\x18\x05 \x01(\x03R\x04used\x12\x1c\n" +
 	"\tuncounted\x18\x06 \x01(\x03R\tuncounted\x12 \n" +
-	"\vincarnation\x18\a \x01(\tR\vincarnation\"\xdd\b\n" +
+	"\vincarnation\x18\a \x01(\tR\vincarnation\"\x96\t\n" +
 	"\aCluster\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x14\n" +
@@ -7066,7 +7083,10 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05since\x18\x1c \x01(\x03R\x05since\x12\x14\n" +
 	"\x05known\x18\x1d \x01(\bR\x05known\x12\x14\n" +
 	"\x05stops\x18( \x01(\bR\x05stops\x12\x1c\n" +
-	"\tdescribed\x18) \x01(\x03R\tdescribed\x1a9\n" +
+	"\tdescribed\x18) \x01(\x03R\tdescribed\x12\x18\n" +
+	"\arefused\x18* \x01(\tR\arefused\x12\x1d\n" +
+	"\n" +
+	"refused_at\x18+ \x01(\x03R\trefusedAt\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +

@@ -44,6 +44,10 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // scratch
+	// The waits of package controltest end, and say what they waited for, before the time limit of the test.
+	if err := os.Setenv("ARES_TEST_PATIENCE", (patience / 4).String()); err != nil {
+		return err
+	}
 	r := &runner{root: *root, dir: dir, tests: map[string]*built{}, passed: map[Test]*outcome{}}
 	chosen := slices.DeleteFunc(Mutations(), func(m Mutation) bool { return !strings.Contains(m.Name, *only) })
 	rows := make([]row, len(chosen))
