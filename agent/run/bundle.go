@@ -18,6 +18,9 @@ import (
 // Container makes a job run in an image; see package seat.
 type Container = seat.Container
 
+// Mount is a file or directory of the machine that a job in an image sees; see package seat.
+type Mount = seat.Mount
+
 // ProbeProgram with ProbeArgument is a command that works in every image and does nothing.
 const (
 	ProbeProgram  = seat.SandboxInside
