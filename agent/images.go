@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"syscall"
@@ -37,6 +38,9 @@ type Images struct {
 	// KeepBelow is how full the disk with the images may become, in percent. If it is fuller, the layers that were not used for the longest
 	// time are removed, until 15 percentage points less of the disk are used. The default is 85.
 	KeepBelow int `yaml:"keep_below"`
+	// Mounts lists the directories on the node that jobs in images may mount, with everything below them. A directory that ends with ":ro"
+	// may only be mounted read-only; of several entries, the longest one decides. The default is none.
+	Mounts []string `yaml:"mounts"`
 }
 
 // noRuntime is the value of Images.Runtime with which a node runs no images.
@@ -52,9 +56,11 @@ func DefaultImages() Images {
 
 // Check reports every mistake. It replaces an empty configuration with the default.
 func (i *Images) Check(p *ares.Problems) {
-	if *i == (Images{}) {
+	if mounts := i.Mounts; reflect.DeepEqual(*i, Images{Mounts: mounts}) {
 		*i = DefaultImages()
+		i.Mounts = mounts
 	}
+	i.checkMounts(p)
 	if i.Runtime == "" || strings.Contains(i.Runtime, "/") && !filepath.IsAbs(i.Runtime) {
 		p.Add("images.runtime", "%q must be the name of a program such as runc, an absolute path, or off", i.Runtime)
 	}
@@ -247,6 +253,11 @@ func (s *seat) fetchImage(ctx context.Context, spec *run.Spec) error {
 	if err != nil || req == nil {
 		return err
 	}
+	job := s.order.GetSpec().Spec()
+	mounts, err := s.mounts(&job) // before a long pull
+	if err != nil {
+		return err
+	}
 	req.Digest = s.digest
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -267,7 +278,6 @@ func (s *seat) fetchImage(ctx context.Context, spec *run.Spec) error {
 	if told { // the last report would otherwise stay until the job's own first one
 		s.reportPull(ctx, "the image was pulled")
 	}
-	job := s.order.GetSpec().Spec()
 	// As in Kubernetes: the job's command replaces the entrypoint and its arguments, and args replaces only the arguments.
 	c := got.Config
 	switch {
@@ -293,7 +303,7 @@ func (s *seat) fetchImage(ctx context.Context, spec *run.Spec) error {
 		}
 	}
 	spec.Env = s.environment(&job, env, spec.User)
-	spec.Container = run.Container{Runtime: s.agent.runtime, Dir: s.agent.images.LayersDir(), Layers: got.Layers, Data: job.Checkpoint.Path}
+	spec.Container = run.Container{Runtime: s.agent.runtime, Dir: s.agent.images.LayersDir(), Layers: got.Layers, Data: job.Checkpoint.Path, Mounts: mounts}
 	spec.Container.Devices, spec.Env = s.agent.containerDevices(s.order.GetShares(), spec.Env)
 	return nil
 }

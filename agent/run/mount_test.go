@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -126,8 +127,6 @@ func TestMountsRefused(t *testing.T) {
 	w.link("../../../../../../.."+secret, at("in/up"))
 	w.makeDir(at("closed"), 0o700)
 	w.makeDir(at("closed/dir"), 0o777)
-	w.makeDir(at("group"), 0o750) // of the group root, which the agent is in
-	w.makeDir(at("group/dir"), 0o777)
 	socket, err := net.Listen("unix", at("socket"))
 	if err != nil {
 		t.Fatal(err)
@@ -139,6 +138,7 @@ func TestMountsRefused(t *testing.T) {
 		w.link("/first", filepath.Join(dir, "to-first"))
 		w.link("/nowhere", filepath.Join(dir, "dangling"))
 		w.put(filepath.Join(dir, "a-file"), "")
+		w.link(".", filepath.Join(dir, "to-root"))
 	})
 	const link, covered, leads = "symbolic link", "another mount covers that path", "on that path: choose another target"
 	for i, c := range []struct{ mounts, want string }{
@@ -150,7 +150,6 @@ func TestMountsRefused(t *testing.T) {
 		{"none:/x", "does not exist on the node: create it"},
 		{"in/file/below:/x", "not a directory"},
 		{"closed/dir:/x", "the job's user may not reach it"},
-		{"group/dir:/x", "the job's user may not reach it"},
 		{"socket:/x", "neither a directory nor a regular file"},
 		{"in:/to-proc/x", covered},
 		{"in:/to-proc", covered},
@@ -163,6 +162,7 @@ func TestMountsRefused(t *testing.T) {
 		{"out:/first in:/to-first/below", covered},
 		{"out:/first in:/to-first", covered},
 		{"in:/dangling", leads},
+		{"in:/to-root", "link to its root directory"},
 		{"in:/a-file/x", leads},
 		{"in:/a-file", "a directory can only be mounted at a directory"},
 		{"in/file:/usr", "a directory can only be mounted at a directory"},
@@ -184,6 +184,22 @@ func TestMountsRefused(t *testing.T) {
 		if list, err := os.ReadDir(at(name)); err != nil || len(list) != want {
 			t.Errorf("%s has %v (%v), want %d files", name, list, err, want)
 		}
+	}
+}
+
+// What only the agent's groups may enter is closed to a job.
+func TestMountsGroups(t *testing.T) {
+	w, allowed := mountWorld(t)
+	// The supervisor inherits the groups of this thread, which ends with the test.
+	runtime.LockOSThread()
+	root := uint32(0)
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETGROUPS, 1, uintptr(unsafe.Pointer(&root)), 0); errno != 0 {
+		t.Fatal(errno)
+	}
+	w.makeDir(filepath.Join(allowed, "group"), 0o750)
+	w.makeDir(filepath.Join(allowed, "group", "dir"), 0o777)
+	if res := w.wait(w.start(w.mounting(allowed, "true", "group/dir:/x"))); res.Outcome != SpawnError || !strings.Contains(res.Reason, "may not reach it") {
+		t.Errorf("the result is %+v", res)
 	}
 }
 

@@ -206,6 +206,10 @@ func attach(tree int, target string) (why string, err error) {
 		return "", errors.New("open the container's root directory: " + err.Error())
 	}
 	defer syscall.Close(root)
+	var top syscall.Stat_t
+	if err = syscall.Fstat(root, &top); err != nil {
+		return "", os.NewSyscallError("fstat", err)
+	}
 	point, err := openMountPoint(root, strings.Trim(target, "/"), isDir)
 	if err != nil {
 		return "mount at " + target + ": " + targetAdvice(err), nil
@@ -213,6 +217,9 @@ func attach(tree int, target string) (why string, err error) {
 	defer syscall.Close(point)
 	if err = syscall.Fstat(point, &st); err != nil {
 		return "", os.NewSyscallError("fstat", err)
+	}
+	if st.Dev == top.Dev && st.Ino == top.Ino { // the job would not see it
+		return "mount at " + target + ": the image has a link to its root directory there: choose another target", nil
 	}
 	if there := st.Mode&syscall.S_IFMT == syscall.S_IFDIR; there != isDir {
 		return "mount at " + target + ": a directory can only be mounted at a directory, and a file at a file: choose another target", nil

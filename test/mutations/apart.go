@@ -78,7 +78,7 @@ var apart = []Mutation{
 	{
 		"apart-mounts-groups", "that the agent's groups do not count when a mount is opened",
 		edit(room, "setGroups(u.Groups)", "setGroups(back)"),
-		inRun("TestMountsRefused"), `group/dir:/x: the job was started`,
+		inRun("TestMountsGroups"), `the result is {Outcome:exited`,
 	},
 	{
 		"apart-mounts-missing", "that a job does not start without a mount",
