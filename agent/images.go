@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -154,22 +153,11 @@ func (a *Agent) missingCDI(machine *gpu.Machine) string {
 	if machine.Mock || len(machine.Devices) == 0 {
 		return ""
 	}
-	cache, err := cdi.NewCache(cdi.WithAutoRefresh(false))
+	names, err := describeDevices(machine.Devices, cdi.DefaultSpecDirs, "/", filepath.Join(a.cfg.Dir, cdiDir))
 	if err != nil {
-		return "the CDI specifications of its devices cannot be read: " + err.Error()
+		return err.Error()
 	}
-	a.cdi = map[string]string{}
-	for _, d := range machine.Devices {
-		for _, name := range []string{"nvidia.com/gpu=" + d.ID, "nvidia.com/gpu=" + strconv.Itoa(d.Index), "amd.com/gpu=" + d.ID, "amd.com/gpu=" + strconv.Itoa(d.Index)} {
-			if cache.GetDevice(name) != nil && (d.Parent == "" || strings.HasSuffix(name, d.ID)) {
-				a.cdi[d.ID] = name
-				break
-			}
-		}
-		if a.cdi[d.ID] == "" {
-			return fmt.Sprintf("no CDI specification in /etc/cdi or /var/run/cdi describes its device %s, so an image could not use it: run nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml, and restart the agent", d.ID)
-		}
-	}
+	a.cdi = names
 	return ""
 }
 
@@ -304,6 +292,7 @@ func (s *seat) fetchImage(ctx context.Context, spec *run.Spec) error {
 	}
 	spec.Env = s.environment(&job, env, spec.User)
 	spec.Container = run.Container{Runtime: s.agent.runtime, Dir: s.agent.images.LayersDir(), Layers: got.Layers, Data: job.Checkpoint.Path, Mounts: mounts}
+	spec.Container.DeviceSpecs = filepath.Join(s.agent.cfg.Dir, cdiDir)
 	spec.Container.Devices, spec.Env = s.agent.containerDevices(s.order.GetShares(), spec.Env)
 	return nil
 }

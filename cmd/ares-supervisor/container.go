@@ -165,7 +165,11 @@ func runtimeComplaint() string {
 	if line == "" {
 		return "it failed without a message"
 	}
-	return line[:min(len(line), 500)]
+	line = line[:min(len(line), 500)]
+	if strings.Contains(line, "hook") {
+		line += " (the hooks of a node's devices are in the CDI specifications in /etc/cdi and /var/run/cdi)"
+	}
+	return line
 }
 
 // containerFiles are the pipes of a container: its output, its order, and the status of its start.

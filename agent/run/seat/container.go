@@ -24,6 +24,8 @@ type Container struct {
 	Mounts []Mount
 	// Devices are the CDI names of the job's devices. The agent writes what they mean into the bundle.
 	Devices []string
+	// DeviceSpecs is a directory with CDI specifications, in addition to those of the machine. Like Devices, only the agent uses it.
+	DeviceSpecs string
 }
 
 // Mount is a file or directory of the machine that a job in an image sees. The job's user needs the right to reach it.
