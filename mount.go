@@ -56,9 +56,10 @@ func (s Spec) checkMounts(p *Problems) {
 	case s.Image == "":
 		p.Add("mounts", "needs an image: without one, the job finds the files of the node at their own paths; set image, or leave mounts out")
 	}
-	taken := map[string]string{} // targets and what they are
+	type place struct{ path, field string }
+	var taken []place
 	if s.Checkpoint.Path != "" {
-		taken[path.Clean(s.Checkpoint.Path)] = "checkpoint.path"
+		taken = append(taken, place{path.Clean(s.Checkpoint.Path), "checkpoint.path"})
 	}
 	for i := range mounts {
 		m, field := &mounts[i], fmt.Sprintf("mounts[%d]", i)
@@ -70,13 +71,13 @@ func (s Spec) checkMounts(p *Problems) {
 				break
 			}
 		}
-		for other, what := range taken {
-			if isAtOrBelow(m.Target, other) || isAtOrBelow(other, m.Target) {
-				p.Add(field+".target", "%q and %s %q cover each other: choose another path", Clip(m.Target), what, Clip(other))
+		for _, t := range taken {
+			if isAtOrBelow(m.Target, t.path) || isAtOrBelow(t.path, m.Target) {
+				p.Add(field+".target", "%q and %s %q cover each other: choose another path", Clip(m.Target), t.field, Clip(t.path))
 				break
 			}
 		}
-		taken[m.Target] = field + ".target"
+		taken = append(taken, place{m.Target, field + ".target"})
 	}
 }
 
