@@ -90,6 +90,9 @@ type Placement struct {
 	// ClusterLostAfterSeconds is how long a cluster may be silent before a hub gives the job to another one. It needs the
 	// policy PartitionFence.
 	ClusterLostAfterSeconds int `json:"cluster_lost_after_seconds,omitzero"`
+
+	// Mounts are files and directories of the node that a job in an image sees. They are here because few jobs have them, too.
+	Mounts []Mount `json:"mounts,omitzero"`
 }
 
 // DataSet is data that a job reads.
@@ -114,7 +117,7 @@ func (p *Placement) IsZero() bool {
 	return p == nil || p.Strategy == "" && p.RequiredLevel == "" && p.PreferredLevel == "" && p.PreferredDomain == "" && p.NetworkBandwidth == "" &&
 		!p.LatencySensitive && p.NodeSelector == nil && p.Tolerations == nil && p.Regions == nil && p.NodeAffinity == nil &&
 		p.PreferredNodeAffinity == nil && p.Affinity == nil && p.AntiAffinity == nil && p.PreferredAntiAffinity == nil && p.NodeRequirements == nil &&
-		p.Clusters == nil && p.Data == nil && p.OnPartition == "" && p.ClusterLostAfterSeconds == 0
+		p.Clusters == nil && p.Data == nil && p.OnPartition == "" && p.ClusterLostAfterSeconds == 0 && p.Mounts == nil
 }
 
 // Placement returns the constraints on where the job runs. It is empty if there are none. Most jobs have none or the same

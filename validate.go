@@ -47,6 +47,7 @@ func (s Spec) Check() error {
 	s.checkSizes(&p)
 	s.checkProcess(&p)
 	s.checkSecrets(&p)
+	s.checkMounts(&p)
 	s.checkLife(&p)
 	s.Start.check(&s, &p)
 	s.checkNotify(&p)

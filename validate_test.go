@@ -89,6 +89,9 @@ func TestCheckLimits(t *testing.T) {
 		choice("placement.strategy", "distributed", func(s *S, v string) { s.EditPlacement().Strategy = v }),
 		word("data[0].uri", 1024, func(s *S, v string) { s.EditPlacement().Data = []ares.DataSet{{URI: v}} }),
 		word("data[0].region", ares.MaxNameBytes, func(s *S, v string) { s.EditPlacement().Data = []ares.DataSet{{URI: "s3://b", Region: v}} }),
+		word("mounts[0].source", 1024, func(s *S, v string) {
+			s.Image, s.EditPlacement().Mounts = "x", []ares.Mount{{Source: ("/" + v)[:len(v)], Target: "/x"}}
+		}),
 		number("cluster_lost_after_seconds", ares.MinClusterLostSec, ares.MaxClusterLostSec, func(s *S, v int) {
 			p := s.EditPlacement()
 			p.OnPartition, p.ClusterLostAfterSeconds = ares.PartitionFence, v

@@ -7,7 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"reflect"
 	"strings"
 	"syscall"
 	"time"
@@ -37,6 +37,9 @@ type Images struct {
 	// KeepBelow is how full the disk with the images may become, in percent. If it is fuller, the layers that were not used for the longest
 	// time are removed, until 15 percentage points less of the disk are used. The default is 85.
 	KeepBelow int `yaml:"keep_below"`
+	// Mounts lists the directories on the node that jobs in images may mount, with everything below them. A directory that ends with ":ro"
+	// may only be mounted read-only; of several entries, the longest one decides. The default is none.
+	Mounts []string `yaml:"mounts"`
 }
 
 // noRuntime is the value of Images.Runtime with which a node runs no images.
@@ -52,9 +55,11 @@ func DefaultImages() Images {
 
 // Check reports every mistake. It replaces an empty configuration with the default.
 func (i *Images) Check(p *ares.Problems) {
-	if *i == (Images{}) {
+	if mounts := i.Mounts; reflect.DeepEqual(*i, Images{Mounts: mounts}) {
 		*i = DefaultImages()
+		i.Mounts = mounts
 	}
+	i.checkMounts(p)
 	if i.Runtime == "" || strings.Contains(i.Runtime, "/") && !filepath.IsAbs(i.Runtime) {
 		p.Add("images.runtime", "%q must be the name of a program such as runc, an absolute path, or off", i.Runtime)
 	}
@@ -148,22 +153,11 @@ func (a *Agent) missingCDI(machine *gpu.Machine) string {
 	if machine.Mock || len(machine.Devices) == 0 {
 		return ""
 	}
-	cache, err := cdi.NewCache(cdi.WithAutoRefresh(false))
+	names, err := describeDevices(machine.Devices, cdi.DefaultSpecDirs, "/", filepath.Join(a.cfg.Dir, cdiDir))
 	if err != nil {
-		return "the CDI specifications of its devices cannot be read: " + err.Error()
+		return err.Error()
 	}
-	a.cdi = map[string]string{}
-	for _, d := range machine.Devices {
-		for _, name := range []string{"nvidia.com/gpu=" + d.ID, "nvidia.com/gpu=" + strconv.Itoa(d.Index), "amd.com/gpu=" + d.ID, "amd.com/gpu=" + strconv.Itoa(d.Index)} {
-			if cache.GetDevice(name) != nil && (d.Parent == "" || strings.HasSuffix(name, d.ID)) {
-				a.cdi[d.ID] = name
-				break
-			}
-		}
-		if a.cdi[d.ID] == "" {
-			return fmt.Sprintf("no CDI specification in /etc/cdi or /var/run/cdi describes its device %s, so an image could not use it: run nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml, and restart the agent", d.ID)
-		}
-	}
+	a.cdi = names
 	return ""
 }
 
@@ -247,6 +241,11 @@ func (s *seat) fetchImage(ctx context.Context, spec *run.Spec) error {
 	if err != nil || req == nil {
 		return err
 	}
+	job := s.order.GetSpec().Spec()
+	mounts, err := s.mounts(&job) // before a long pull
+	if err != nil {
+		return err
+	}
 	req.Digest = s.digest
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -267,7 +266,6 @@ func (s *seat) fetchImage(ctx context.Context, spec *run.Spec) error {
 	if told { // the last report would otherwise stay until the job's own first one
 		s.reportPull(ctx, "the image was pulled")
 	}
-	job := s.order.GetSpec().Spec()
 	// As in Kubernetes: the job's command replaces the entrypoint and its arguments, and args replaces only the arguments.
 	c := got.Config
 	switch {
@@ -293,7 +291,8 @@ func (s *seat) fetchImage(ctx context.Context, spec *run.Spec) error {
 		}
 	}
 	spec.Env = s.environment(&job, env, spec.User)
-	spec.Container = run.Container{Runtime: s.agent.runtime, Dir: s.agent.images.LayersDir(), Layers: got.Layers, Data: job.Checkpoint.Path}
+	spec.Container = run.Container{Runtime: s.agent.runtime, Dir: s.agent.images.LayersDir(), Layers: got.Layers, Data: job.Checkpoint.Path, Mounts: mounts}
+	spec.Container.DeviceSpecs = filepath.Join(s.agent.cfg.Dir, cdiDir)
 	spec.Container.Devices, spec.Env = s.agent.containerDevices(s.order.GetShares(), spec.Env)
 	return nil
 }

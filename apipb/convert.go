@@ -58,10 +58,10 @@ func newStartConditions(c *ares.StartConditions) *StartConditions {
 	return out
 }
 
-// The method `constraints` returns nil if no option of the placement or of the federation is set.
+// The method `constraints` returns nil if no option of the placement or of the federation is set, and there are no mounts.
 func (m *JobSpec) constraints() *ares.Placement {
 	p := m.Placement.placement()
-	if len(m.Data) == 0 && m.OnPartition == "" && m.ClusterLostAfterSeconds == 0 {
+	if len(m.Data) == 0 && m.OnPartition == "" && m.ClusterLostAfterSeconds == 0 && len(m.Mounts) == 0 {
 		return p
 	}
 	if p == nil {
@@ -69,6 +69,9 @@ func (m *JobSpec) constraints() *ares.Placement {
 	}
 	for _, d := range m.Data {
 		p.Data = append(p.Data, ares.DataSet{URI: d.GetUri(), Region: d.GetRegion(), Bytes: d.GetBytes()})
+	}
+	for _, x := range m.Mounts {
+		p.Mounts = append(p.Mounts, ares.Mount{Source: x.GetSource(), Target: x.GetTarget(), ReadOnly: x.GetReadOnly()})
 	}
 	p.OnPartition, p.ClusterLostAfterSeconds = ares.PartitionPolicy(m.OnPartition), int(m.ClusterLostAfterSeconds)
 	return p
@@ -154,6 +157,9 @@ func NewJobSpec(s *ares.Spec) *JobSpec {
 	if p := s.Constraints; p != nil {
 		for _, d := range p.Data {
 			m.Data = append(m.Data, &DataSet{Uri: d.URI, Region: d.Region, Bytes: d.Bytes})
+		}
+		for _, x := range p.Mounts {
+			m.Mounts = append(m.Mounts, &Mount{Source: x.Source, Target: x.Target, ReadOnly: x.ReadOnly})
 		}
 		m.OnPartition, m.ClusterLostAfterSeconds = string(p.OnPartition), int32(p.ClusterLostAfterSeconds)
 	}

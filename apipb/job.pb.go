@@ -144,8 +144,12 @@ type JobSpec struct {
 	OnPartition string `protobuf:"bytes,81,opt,name=on_partition,json=onPartition,proto3" json:"on_partition,omitempty"`
 	// With on_partition fence: how long the cluster may be silent, 60 to 86,400.
 	ClusterLostAfterSeconds int32 `protobuf:"varint,82,opt,name=cluster_lost_after_seconds,json=clusterLostAfterSeconds,proto3" json:"cluster_lost_after_seconds,omitempty"`
-	unknownFields           protoimpl.UnknownFields
-	sizeCache               protoimpl.SizeCache
+	// Files and directories of the node that a job with an image sees, at most 16. The node
+	// must allow them in its setting images.mounts, and the job's user needs rights of its
+	// own to them. The job does not start without one of them.
+	Mounts        []*Mount `protobuf:"bytes,90,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobSpec) Reset() {
@@ -493,6 +497,79 @@ func (x *JobSpec) GetClusterLostAfterSeconds() int32 {
 	return 0
 }
 
+func (x *JobSpec) GetMounts() []*Mount {
+	if x != nil {
+		return x.Mounts
+	}
+	return nil
+}
+
+// Mount is a file or directory of the node that a job with an image sees.
+type Mount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its absolute path on the node. At and below the directory that the node allows, it
+	// must not contain symbolic links.
+	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// Its absolute path in the image, which is created if it does not exist. Not in /proc,
+	// /sys, /dev, /run/ares, /tmp or another target.
+	Target string `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	// The job cannot change it.
+	ReadOnly      bool `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mount) Reset() {
+	*x = Mount{}
+	mi := &file_apipb_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mount) ProtoMessage() {}
+
+func (x *Mount) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mount.ProtoReflect.Descriptor instead.
+func (*Mount) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Mount) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Mount) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Mount) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
 // DataSet is data that a job reads.
 type DataSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -508,7 +585,7 @@ type DataSet struct {
 
 func (x *DataSet) Reset() {
 	*x = DataSet{}
-	mi := &file_apipb_job_proto_msgTypes[1]
+	mi := &file_apipb_job_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -520,7 +597,7 @@ func (x *DataSet) String() string {
 func (*DataSet) ProtoMessage() {}
 
 func (x *DataSet) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[1]
+	mi := &file_apipb_job_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -533,7 +610,7 @@ func (x *DataSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataSet.ProtoReflect.Descriptor instead.
 func (*DataSet) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{1}
+	return file_apipb_job_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *DataSet) GetUri() string {
@@ -581,7 +658,7 @@ type StartConditions struct {
 
 func (x *StartConditions) Reset() {
 	*x = StartConditions{}
-	mi := &file_apipb_job_proto_msgTypes[2]
+	mi := &file_apipb_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -593,7 +670,7 @@ func (x *StartConditions) String() string {
 func (*StartConditions) ProtoMessage() {}
 
 func (x *StartConditions) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[2]
+	mi := &file_apipb_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -606,7 +683,7 @@ func (x *StartConditions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartConditions.ProtoReflect.Descriptor instead.
 func (*StartConditions) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{2}
+	return file_apipb_job_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *StartConditions) GetHold() bool {
@@ -654,7 +731,7 @@ type SecretRef struct {
 
 func (x *SecretRef) Reset() {
 	*x = SecretRef{}
-	mi := &file_apipb_job_proto_msgTypes[3]
+	mi := &file_apipb_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -666,7 +743,7 @@ func (x *SecretRef) String() string {
 func (*SecretRef) ProtoMessage() {}
 
 func (x *SecretRef) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[3]
+	mi := &file_apipb_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -679,7 +756,7 @@ func (x *SecretRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretRef.ProtoReflect.Descriptor instead.
 func (*SecretRef) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{3}
+	return file_apipb_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SecretRef) GetName() string {
@@ -760,7 +837,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_apipb_job_proto_msgTypes[4]
+	mi := &file_apipb_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +849,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[4]
+	mi := &file_apipb_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +862,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{4}
+	return file_apipb_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Placement) GetStrategy() string {
@@ -923,7 +1000,7 @@ type NodeRequirement struct {
 
 func (x *NodeRequirement) Reset() {
 	*x = NodeRequirement{}
-	mi := &file_apipb_job_proto_msgTypes[5]
+	mi := &file_apipb_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -935,7 +1012,7 @@ func (x *NodeRequirement) String() string {
 func (*NodeRequirement) ProtoMessage() {}
 
 func (x *NodeRequirement) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[5]
+	mi := &file_apipb_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -948,7 +1025,7 @@ func (x *NodeRequirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRequirement.ProtoReflect.Descriptor instead.
 func (*NodeRequirement) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{5}
+	return file_apipb_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *NodeRequirement) GetKey() string {
@@ -991,7 +1068,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1080,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1093,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{6}
+	return file_apipb_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RetryPolicy) GetMaxRetries() int32 {
@@ -1070,7 +1147,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1082,7 +1159,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1095,7 +1172,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{7}
+	return file_apipb_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Checkpoint) GetEnabled() bool {
@@ -1132,7 +1209,7 @@ type Array struct {
 
 func (x *Array) Reset() {
 	*x = Array{}
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1144,7 +1221,7 @@ func (x *Array) String() string {
 func (*Array) ProtoMessage() {}
 
 func (x *Array) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1157,7 +1234,7 @@ func (x *Array) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Array.ProtoReflect.Descriptor instead.
 func (*Array) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{8}
+	return file_apipb_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Array) GetCount() int32 {
@@ -1272,7 +1349,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1361,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1374,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{9}
+	return file_apipb_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Job) GetJobId() string {
@@ -1680,7 +1757,7 @@ type JobUse struct {
 
 func (x *JobUse) Reset() {
 	*x = JobUse{}
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1692,7 +1769,7 @@ func (x *JobUse) String() string {
 func (*JobUse) ProtoMessage() {}
 
 func (x *JobUse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1705,7 +1782,7 @@ func (x *JobUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobUse.ProtoReflect.Descriptor instead.
 func (*JobUse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{10}
+	return file_apipb_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *JobUse) GetGpuHours() float64 {
@@ -1756,7 +1833,7 @@ type RuntimeForecast struct {
 
 func (x *RuntimeForecast) Reset() {
 	*x = RuntimeForecast{}
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1768,7 +1845,7 @@ func (x *RuntimeForecast) String() string {
 func (*RuntimeForecast) ProtoMessage() {}
 
 func (x *RuntimeForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1781,7 +1858,7 @@ func (x *RuntimeForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeForecast.ProtoReflect.Descriptor instead.
 func (*RuntimeForecast) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{11}
+	return file_apipb_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RuntimeForecast) GetP50Seconds() float64 {
@@ -1839,7 +1916,7 @@ type ArrayElements struct {
 
 func (x *ArrayElements) Reset() {
 	*x = ArrayElements{}
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +1928,7 @@ func (x *ArrayElements) String() string {
 func (*ArrayElements) ProtoMessage() {}
 
 func (x *ArrayElements) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +1941,7 @@ func (x *ArrayElements) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayElements.ProtoReflect.Descriptor instead.
 func (*ArrayElements) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{12}
+	return file_apipb_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ArrayElements) GetTotal() int32 {
@@ -1936,7 +2013,7 @@ type StopIntent struct {
 
 func (x *StopIntent) Reset() {
 	*x = StopIntent{}
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1948,7 +2025,7 @@ func (x *StopIntent) String() string {
 func (*StopIntent) ProtoMessage() {}
 
 func (x *StopIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1961,7 +2038,7 @@ func (x *StopIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopIntent.ProtoReflect.Descriptor instead.
 func (*StopIntent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{13}
+	return file_apipb_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StopIntent) GetWhy() string {
@@ -1997,7 +2074,7 @@ type JobProgress struct {
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2009,7 +2086,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2022,7 +2099,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{14}
+	return file_apipb_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *JobProgress) GetPercent() float64 {
@@ -2059,7 +2136,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2071,7 +2148,7 @@ func (x *JobResult) String() string {
 func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +2161,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{15}
+	return file_apipb_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *JobResult) GetExitCode() int32 {
@@ -2136,7 +2213,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2148,7 +2225,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2161,7 +2238,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{16}
+	return file_apipb_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -2281,7 +2358,7 @@ type JobSeat struct {
 
 func (x *JobSeat) Reset() {
 	*x = JobSeat{}
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2293,7 +2370,7 @@ func (x *JobSeat) String() string {
 func (*JobSeat) ProtoMessage() {}
 
 func (x *JobSeat) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2306,7 +2383,7 @@ func (x *JobSeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSeat.ProtoReflect.Descriptor instead.
 func (*JobSeat) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{17}
+	return file_apipb_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *JobSeat) GetRank() int32 {
@@ -2374,7 +2451,7 @@ type SubmitJobRequest struct {
 
 func (x *SubmitJobRequest) Reset() {
 	*x = SubmitJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2386,7 +2463,7 @@ func (x *SubmitJobRequest) String() string {
 func (*SubmitJobRequest) ProtoMessage() {}
 
 func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2399,7 +2476,7 @@ func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{18}
+	return file_apipb_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SubmitJobRequest) GetJob() *JobSpec {
@@ -2425,7 +2502,7 @@ type SubmitJobResponse struct {
 
 func (x *SubmitJobResponse) Reset() {
 	*x = SubmitJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2437,7 +2514,7 @@ func (x *SubmitJobResponse) String() string {
 func (*SubmitJobResponse) ProtoMessage() {}
 
 func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2450,7 +2527,7 @@ func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{19}
+	return file_apipb_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SubmitJobResponse) GetJobId() string {
@@ -2497,7 +2574,7 @@ type SubmitJobsRequest struct {
 
 func (x *SubmitJobsRequest) Reset() {
 	*x = SubmitJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2509,7 +2586,7 @@ func (x *SubmitJobsRequest) String() string {
 func (*SubmitJobsRequest) ProtoMessage() {}
 
 func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2522,7 +2599,7 @@ func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{20}
+	return file_apipb_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SubmitJobsRequest) GetJobs() []*JobSpec {
@@ -2544,7 +2621,7 @@ type SubmitJobsResponse struct {
 
 func (x *SubmitJobsResponse) Reset() {
 	*x = SubmitJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2556,7 +2633,7 @@ func (x *SubmitJobsResponse) String() string {
 func (*SubmitJobsResponse) ProtoMessage() {}
 
 func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2569,7 +2646,7 @@ func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{21}
+	return file_apipb_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SubmitJobsResponse) GetResults() []*SubmitResult {
@@ -2619,7 +2696,7 @@ type SubmitResult struct {
 
 func (x *SubmitResult) Reset() {
 	*x = SubmitResult{}
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2631,7 +2708,7 @@ func (x *SubmitResult) String() string {
 func (*SubmitResult) ProtoMessage() {}
 
 func (x *SubmitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2644,7 +2721,7 @@ func (x *SubmitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitResult.ProtoReflect.Descriptor instead.
 func (*SubmitResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{22}
+	return file_apipb_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SubmitResult) GetJobId() string {
@@ -2700,7 +2777,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2712,7 +2789,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2725,7 +2802,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{23}
+	return file_apipb_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ErrorDetail) GetField() string {
@@ -2754,7 +2831,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2766,7 +2843,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2779,7 +2856,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{24}
+	return file_apipb_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetJobRequest) GetJobId() string {
@@ -2805,7 +2882,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2817,7 +2894,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2830,7 +2907,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{25}
+	return file_apipb_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -2875,7 +2952,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2887,7 +2964,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2900,7 +2977,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{26}
+	return file_apipb_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListJobsRequest) GetState() []string {
@@ -3018,7 +3095,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3030,7 +3107,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3043,7 +3120,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{27}
+	return file_apipb_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -3100,7 +3177,7 @@ type ResolveJobRequest struct {
 
 func (x *ResolveJobRequest) Reset() {
 	*x = ResolveJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3112,7 +3189,7 @@ func (x *ResolveJobRequest) String() string {
 func (*ResolveJobRequest) ProtoMessage() {}
 
 func (x *ResolveJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3125,7 +3202,7 @@ func (x *ResolveJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveJobRequest.ProtoReflect.Descriptor instead.
 func (*ResolveJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{28}
+	return file_apipb_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ResolveJobRequest) GetReference() string {
@@ -3165,7 +3242,7 @@ type ResolveJobResponse struct {
 
 func (x *ResolveJobResponse) Reset() {
 	*x = ResolveJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3177,7 +3254,7 @@ func (x *ResolveJobResponse) String() string {
 func (*ResolveJobResponse) ProtoMessage() {}
 
 func (x *ResolveJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3190,7 +3267,7 @@ func (x *ResolveJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveJobResponse.ProtoReflect.Descriptor instead.
 func (*ResolveJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{29}
+	return file_apipb_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ResolveJobResponse) GetJobId() string {
@@ -3236,7 +3313,7 @@ type JobMatch struct {
 
 func (x *JobMatch) Reset() {
 	*x = JobMatch{}
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3248,7 +3325,7 @@ func (x *JobMatch) String() string {
 func (*JobMatch) ProtoMessage() {}
 
 func (x *JobMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3261,7 +3338,7 @@ func (x *JobMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobMatch.ProtoReflect.Descriptor instead.
 func (*JobMatch) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{30}
+	return file_apipb_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JobMatch) GetJobId() string {
@@ -3318,7 +3395,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3330,7 +3407,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3343,7 +3420,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{31}
+	return file_apipb_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CancelJobRequest) GetJobId() string {
@@ -3372,7 +3449,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3384,7 +3461,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3397,7 +3474,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{32}
+	return file_apipb_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CancelJobResponse) GetJobId() string {
@@ -3430,7 +3507,7 @@ type HoldJobRequest struct {
 
 func (x *HoldJobRequest) Reset() {
 	*x = HoldJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3442,7 +3519,7 @@ func (x *HoldJobRequest) String() string {
 func (*HoldJobRequest) ProtoMessage() {}
 
 func (x *HoldJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3455,7 +3532,7 @@ func (x *HoldJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldJobRequest.ProtoReflect.Descriptor instead.
 func (*HoldJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{33}
+	return file_apipb_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *HoldJobRequest) GetJobId() string {
@@ -3477,7 +3554,7 @@ type HoldJobResponse struct {
 
 func (x *HoldJobResponse) Reset() {
 	*x = HoldJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3489,7 +3566,7 @@ func (x *HoldJobResponse) String() string {
 func (*HoldJobResponse) ProtoMessage() {}
 
 func (x *HoldJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3502,7 +3579,7 @@ func (x *HoldJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldJobResponse.ProtoReflect.Descriptor instead.
 func (*HoldJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{34}
+	return file_apipb_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *HoldJobResponse) GetJobId() string {
@@ -3535,7 +3612,7 @@ type ReleaseJobRequest struct {
 
 func (x *ReleaseJobRequest) Reset() {
 	*x = ReleaseJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3547,7 +3624,7 @@ func (x *ReleaseJobRequest) String() string {
 func (*ReleaseJobRequest) ProtoMessage() {}
 
 func (x *ReleaseJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3560,7 +3637,7 @@ func (x *ReleaseJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseJobRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{35}
+	return file_apipb_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReleaseJobRequest) GetJobId() string {
@@ -3582,7 +3659,7 @@ type ReleaseJobResponse struct {
 
 func (x *ReleaseJobResponse) Reset() {
 	*x = ReleaseJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3594,7 +3671,7 @@ func (x *ReleaseJobResponse) String() string {
 func (*ReleaseJobResponse) ProtoMessage() {}
 
 func (x *ReleaseJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3607,7 +3684,7 @@ func (x *ReleaseJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseJobResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{36}
+	return file_apipb_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReleaseJobResponse) GetJobId() string {
@@ -3655,7 +3732,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3667,7 +3744,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3680,7 +3757,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{37}
+	return file_apipb_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *UpdateJobRequest) GetJobId() string {
@@ -3744,7 +3821,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[38]
+	mi := &file_apipb_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3756,7 +3833,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[38]
+	mi := &file_apipb_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3769,7 +3846,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{38}
+	return file_apipb_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *UpdateJobResponse) GetJobId() string {
@@ -3804,7 +3881,7 @@ type RetryJobRequest struct {
 
 func (x *RetryJobRequest) Reset() {
 	*x = RetryJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[39]
+	mi := &file_apipb_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3816,7 +3893,7 @@ func (x *RetryJobRequest) String() string {
 func (*RetryJobRequest) ProtoMessage() {}
 
 func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[39]
+	mi := &file_apipb_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3829,7 +3906,7 @@ func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobRequest.ProtoReflect.Descriptor instead.
 func (*RetryJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{39}
+	return file_apipb_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RetryJobRequest) GetJobId() string {
@@ -3860,7 +3937,7 @@ type RetryJobResponse struct {
 
 func (x *RetryJobResponse) Reset() {
 	*x = RetryJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[40]
+	mi := &file_apipb_job_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3872,7 +3949,7 @@ func (x *RetryJobResponse) String() string {
 func (*RetryJobResponse) ProtoMessage() {}
 
 func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[40]
+	mi := &file_apipb_job_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3885,7 +3962,7 @@ func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobResponse.ProtoReflect.Descriptor instead.
 func (*RetryJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{40}
+	return file_apipb_job_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RetryJobResponse) GetJobId() string {
@@ -3935,7 +4012,7 @@ type PredictJobRequest struct {
 
 func (x *PredictJobRequest) Reset() {
 	*x = PredictJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[41]
+	mi := &file_apipb_job_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3947,7 +4024,7 @@ func (x *PredictJobRequest) String() string {
 func (*PredictJobRequest) ProtoMessage() {}
 
 func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[41]
+	mi := &file_apipb_job_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3960,7 +4037,7 @@ func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobRequest.ProtoReflect.Descriptor instead.
 func (*PredictJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{41}
+	return file_apipb_job_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PredictJobRequest) GetJob() *JobSpec {
@@ -3986,7 +4063,7 @@ type PredictJobResponse struct {
 
 func (x *PredictJobResponse) Reset() {
 	*x = PredictJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[42]
+	mi := &file_apipb_job_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3998,7 +4075,7 @@ func (x *PredictJobResponse) String() string {
 func (*PredictJobResponse) ProtoMessage() {}
 
 func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[42]
+	mi := &file_apipb_job_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4011,7 +4088,7 @@ func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobResponse.ProtoReflect.Descriptor instead.
 func (*PredictJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{42}
+	return file_apipb_job_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PredictJobResponse) GetForecast() *RuntimeForecast {
@@ -4030,7 +4107,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[43]
+	mi := &file_apipb_job_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4042,7 +4119,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[43]
+	mi := &file_apipb_job_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4055,7 +4132,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{43}
+	return file_apipb_job_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ExplainJobRequest) GetJobId() string {
@@ -4074,7 +4151,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[44]
+	mi := &file_apipb_job_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4086,7 +4163,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[44]
+	mi := &file_apipb_job_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4099,7 +4176,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{44}
+	return file_apipb_job_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ExplainJobResponse) GetExplanation() *Explanation {
@@ -4118,7 +4195,7 @@ type PlanJobRequest struct {
 
 func (x *PlanJobRequest) Reset() {
 	*x = PlanJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[45]
+	mi := &file_apipb_job_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4130,7 +4207,7 @@ func (x *PlanJobRequest) String() string {
 func (*PlanJobRequest) ProtoMessage() {}
 
 func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[45]
+	mi := &file_apipb_job_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4143,7 +4220,7 @@ func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{45}
+	return file_apipb_job_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PlanJobRequest) GetJob() *JobSpec {
@@ -4175,7 +4252,7 @@ type PlanJobResponse struct {
 
 func (x *PlanJobResponse) Reset() {
 	*x = PlanJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[46]
+	mi := &file_apipb_job_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4187,7 +4264,7 @@ func (x *PlanJobResponse) String() string {
 func (*PlanJobResponse) ProtoMessage() {}
 
 func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[46]
+	mi := &file_apipb_job_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4200,7 +4277,7 @@ func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{46}
+	return file_apipb_job_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PlanJobResponse) GetPlaced() bool {
@@ -4268,7 +4345,7 @@ type ListJobEventsRequest struct {
 
 func (x *ListJobEventsRequest) Reset() {
 	*x = ListJobEventsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[47]
+	mi := &file_apipb_job_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4280,7 +4357,7 @@ func (x *ListJobEventsRequest) String() string {
 func (*ListJobEventsRequest) ProtoMessage() {}
 
 func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[47]
+	mi := &file_apipb_job_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4293,7 +4370,7 @@ func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{47}
+	return file_apipb_job_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListJobEventsRequest) GetJobId() string {
@@ -4318,7 +4395,7 @@ type ListJobEventsResponse struct {
 
 func (x *ListJobEventsResponse) Reset() {
 	*x = ListJobEventsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[48]
+	mi := &file_apipb_job_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4330,7 +4407,7 @@ func (x *ListJobEventsResponse) String() string {
 func (*ListJobEventsResponse) ProtoMessage() {}
 
 func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[48]
+	mi := &file_apipb_job_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4343,7 +4420,7 @@ func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{48}
+	return file_apipb_job_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListJobEventsResponse) GetEvents() []*JobEvent {
@@ -4394,7 +4471,7 @@ type JobEvent struct {
 
 func (x *JobEvent) Reset() {
 	*x = JobEvent{}
-	mi := &file_apipb_job_proto_msgTypes[49]
+	mi := &file_apipb_job_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4406,7 +4483,7 @@ func (x *JobEvent) String() string {
 func (*JobEvent) ProtoMessage() {}
 
 func (x *JobEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[49]
+	mi := &file_apipb_job_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4419,7 +4496,7 @@ func (x *JobEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEvent.ProtoReflect.Descriptor instead.
 func (*JobEvent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{49}
+	return file_apipb_job_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *JobEvent) GetAt() *timestamppb.Timestamp {
@@ -4484,7 +4561,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[50]
+	mi := &file_apipb_job_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4496,7 +4573,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[50]
+	mi := &file_apipb_job_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4509,7 +4586,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{50}
+	return file_apipb_job_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *StreamLogsRequest) GetJobId() string {
@@ -4607,7 +4684,7 @@ type LogPosition struct {
 
 func (x *LogPosition) Reset() {
 	*x = LogPosition{}
-	mi := &file_apipb_job_proto_msgTypes[51]
+	mi := &file_apipb_job_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4619,7 +4696,7 @@ func (x *LogPosition) String() string {
 func (*LogPosition) ProtoMessage() {}
 
 func (x *LogPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[51]
+	mi := &file_apipb_job_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4632,7 +4709,7 @@ func (x *LogPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogPosition.ProtoReflect.Descriptor instead.
 func (*LogPosition) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{51}
+	return file_apipb_job_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LogPosition) GetRank() int32 {
@@ -4674,7 +4751,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[52]
+	mi := &file_apipb_job_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4686,7 +4763,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[52]
+	mi := &file_apipb_job_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4699,7 +4776,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{52}
+	return file_apipb_job_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *StreamLogsResponse) GetData() []byte {
@@ -4776,7 +4853,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_apipb_job_proto_msgTypes[53]
+	mi := &file_apipb_job_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4788,7 +4865,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[53]
+	mi := &file_apipb_job_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4801,7 +4878,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{53}
+	return file_apipb_job_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LogLine) GetRank() int32 {
@@ -4852,7 +4929,7 @@ type LogNotice struct {
 
 func (x *LogNotice) Reset() {
 	*x = LogNotice{}
-	mi := &file_apipb_job_proto_msgTypes[54]
+	mi := &file_apipb_job_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4864,7 +4941,7 @@ func (x *LogNotice) String() string {
 func (*LogNotice) ProtoMessage() {}
 
 func (x *LogNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[54]
+	mi := &file_apipb_job_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4877,7 +4954,7 @@ func (x *LogNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogNotice.ProtoReflect.Descriptor instead.
 func (*LogNotice) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{54}
+	return file_apipb_job_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LogNotice) GetRank() int32 {
@@ -4905,7 +4982,7 @@ var File_apipb_job_proto protoreflect.FileDescriptor
 
 const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
-	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd1\x0e\n" +
+	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf9\x0e\n" +
 	"\aJobSpec\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -4960,7 +5037,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\tcpu_milli\x18G \x01(\x05R\bcpuMilli\x12$\n" +
 	"\x04data\x18P \x03(\v2\x10.ares.v1.DataSetR\x04data\x12!\n" +
 	"\fon_partition\x18Q \x01(\tR\vonPartition\x12;\n" +
-	"\x1acluster_lost_after_seconds\x18R \x01(\x05R\x17clusterLostAfterSeconds\x1a>\n" +
+	"\x1acluster_lost_after_seconds\x18R \x01(\x05R\x17clusterLostAfterSeconds\x12&\n" +
+	"\x06mounts\x18Z \x03(\v2\x0e.ares.v1.MountR\x06mounts\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -4970,7 +5048,11 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\t_priorityB\x12\n" +
 	"\x10_gang_schedulingB\x10\n" +
 	"\x0e_grace_secondsB\x0e\n" +
-	"\f_preemptible\"I\n" +
+	"\f_preemptible\"T\n" +
+	"\x05Mount\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\x12\x1b\n" +
+	"\tread_only\x18\x03 \x01(\bR\breadOnly\"I\n" +
 	"\aDataSet\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x14\n" +
@@ -5396,189 +5478,191 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 	return file_apipb_job_proto_rawDescData
 }
 
-var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_apipb_job_proto_goTypes = []any{
 	(*JobSpec)(nil),                   // 0: ares.v1.JobSpec
-	(*DataSet)(nil),                   // 1: ares.v1.DataSet
-	(*StartConditions)(nil),           // 2: ares.v1.StartConditions
-	(*SecretRef)(nil),                 // 3: ares.v1.SecretRef
-	(*Placement)(nil),                 // 4: ares.v1.Placement
-	(*NodeRequirement)(nil),           // 5: ares.v1.NodeRequirement
-	(*RetryPolicy)(nil),               // 6: ares.v1.RetryPolicy
-	(*Checkpoint)(nil),                // 7: ares.v1.Checkpoint
-	(*Array)(nil),                     // 8: ares.v1.Array
-	(*Job)(nil),                       // 9: ares.v1.Job
-	(*JobUse)(nil),                    // 10: ares.v1.JobUse
-	(*RuntimeForecast)(nil),           // 11: ares.v1.RuntimeForecast
-	(*ArrayElements)(nil),             // 12: ares.v1.ArrayElements
-	(*StopIntent)(nil),                // 13: ares.v1.StopIntent
-	(*JobProgress)(nil),               // 14: ares.v1.JobProgress
-	(*JobResult)(nil),                 // 15: ares.v1.JobResult
-	(*Attempt)(nil),                   // 16: ares.v1.Attempt
-	(*JobSeat)(nil),                   // 17: ares.v1.JobSeat
-	(*SubmitJobRequest)(nil),          // 18: ares.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),         // 19: ares.v1.SubmitJobResponse
-	(*SubmitJobsRequest)(nil),         // 20: ares.v1.SubmitJobsRequest
-	(*SubmitJobsResponse)(nil),        // 21: ares.v1.SubmitJobsResponse
-	(*SubmitResult)(nil),              // 22: ares.v1.SubmitResult
-	(*ErrorDetail)(nil),               // 23: ares.v1.ErrorDetail
-	(*GetJobRequest)(nil),             // 24: ares.v1.GetJobRequest
-	(*GetJobResponse)(nil),            // 25: ares.v1.GetJobResponse
-	(*ListJobsRequest)(nil),           // 26: ares.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),          // 27: ares.v1.ListJobsResponse
-	(*ResolveJobRequest)(nil),         // 28: ares.v1.ResolveJobRequest
-	(*ResolveJobResponse)(nil),        // 29: ares.v1.ResolveJobResponse
-	(*JobMatch)(nil),                  // 30: ares.v1.JobMatch
-	(*CancelJobRequest)(nil),          // 31: ares.v1.CancelJobRequest
-	(*CancelJobResponse)(nil),         // 32: ares.v1.CancelJobResponse
-	(*HoldJobRequest)(nil),            // 33: ares.v1.HoldJobRequest
-	(*HoldJobResponse)(nil),           // 34: ares.v1.HoldJobResponse
-	(*ReleaseJobRequest)(nil),         // 35: ares.v1.ReleaseJobRequest
-	(*ReleaseJobResponse)(nil),        // 36: ares.v1.ReleaseJobResponse
-	(*UpdateJobRequest)(nil),          // 37: ares.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),         // 38: ares.v1.UpdateJobResponse
-	(*RetryJobRequest)(nil),           // 39: ares.v1.RetryJobRequest
-	(*RetryJobResponse)(nil),          // 40: ares.v1.RetryJobResponse
-	(*PredictJobRequest)(nil),         // 41: ares.v1.PredictJobRequest
-	(*PredictJobResponse)(nil),        // 42: ares.v1.PredictJobResponse
-	(*ExplainJobRequest)(nil),         // 43: ares.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),        // 44: ares.v1.ExplainJobResponse
-	(*PlanJobRequest)(nil),            // 45: ares.v1.PlanJobRequest
-	(*PlanJobResponse)(nil),           // 46: ares.v1.PlanJobResponse
-	(*ListJobEventsRequest)(nil),      // 47: ares.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil),     // 48: ares.v1.ListJobEventsResponse
-	(*JobEvent)(nil),                  // 49: ares.v1.JobEvent
-	(*StreamLogsRequest)(nil),         // 50: ares.v1.StreamLogsRequest
-	(*LogPosition)(nil),               // 51: ares.v1.LogPosition
-	(*StreamLogsResponse)(nil),        // 52: ares.v1.StreamLogsResponse
-	(*LogLine)(nil),                   // 53: ares.v1.LogLine
-	(*LogNotice)(nil),                 // 54: ares.v1.LogNotice
-	nil,                               // 55: ares.v1.JobSpec.EnvironmentEntry
-	nil,                               // 56: ares.v1.JobSpec.LabelsEntry
-	nil,                               // 57: ares.v1.Placement.NodeSelectorEntry
-	nil,                               // 58: ares.v1.Job.LabelsEntry
-	nil,                               // 59: ares.v1.UpdateJobRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),     // 60: google.protobuf.Timestamp
-	(*Explanation)(nil),               // 61: ares.v1.Explanation
-	(*Nomination)(nil),                // 62: ares.v1.Nomination
-	(*DeadlineOutlook)(nil),           // 63: ares.v1.DeadlineOutlook
-	(*PlacementScore)(nil),            // 64: ares.v1.PlacementScore
-	(*Preemption)(nil),                // 65: ares.v1.Preemption
-	(*ClusterOutlook)(nil),            // 66: ares.v1.ClusterOutlook
-	(*ListPreemptionsRequest)(nil),    // 67: ares.v1.ListPreemptionsRequest
-	(*PlanConsolidationRequest)(nil),  // 68: ares.v1.PlanConsolidationRequest
-	(*ListPreemptionsResponse)(nil),   // 69: ares.v1.ListPreemptionsResponse
-	(*PlanConsolidationResponse)(nil), // 70: ares.v1.PlanConsolidationResponse
+	(*Mount)(nil),                     // 1: ares.v1.Mount
+	(*DataSet)(nil),                   // 2: ares.v1.DataSet
+	(*StartConditions)(nil),           // 3: ares.v1.StartConditions
+	(*SecretRef)(nil),                 // 4: ares.v1.SecretRef
+	(*Placement)(nil),                 // 5: ares.v1.Placement
+	(*NodeRequirement)(nil),           // 6: ares.v1.NodeRequirement
+	(*RetryPolicy)(nil),               // 7: ares.v1.RetryPolicy
+	(*Checkpoint)(nil),                // 8: ares.v1.Checkpoint
+	(*Array)(nil),                     // 9: ares.v1.Array
+	(*Job)(nil),                       // 10: ares.v1.Job
+	(*JobUse)(nil),                    // 11: ares.v1.JobUse
+	(*RuntimeForecast)(nil),           // 12: ares.v1.RuntimeForecast
+	(*ArrayElements)(nil),             // 13: ares.v1.ArrayElements
+	(*StopIntent)(nil),                // 14: ares.v1.StopIntent
+	(*JobProgress)(nil),               // 15: ares.v1.JobProgress
+	(*JobResult)(nil),                 // 16: ares.v1.JobResult
+	(*Attempt)(nil),                   // 17: ares.v1.Attempt
+	(*JobSeat)(nil),                   // 18: ares.v1.JobSeat
+	(*SubmitJobRequest)(nil),          // 19: ares.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),         // 20: ares.v1.SubmitJobResponse
+	(*SubmitJobsRequest)(nil),         // 21: ares.v1.SubmitJobsRequest
+	(*SubmitJobsResponse)(nil),        // 22: ares.v1.SubmitJobsResponse
+	(*SubmitResult)(nil),              // 23: ares.v1.SubmitResult
+	(*ErrorDetail)(nil),               // 24: ares.v1.ErrorDetail
+	(*GetJobRequest)(nil),             // 25: ares.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 26: ares.v1.GetJobResponse
+	(*ListJobsRequest)(nil),           // 27: ares.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 28: ares.v1.ListJobsResponse
+	(*ResolveJobRequest)(nil),         // 29: ares.v1.ResolveJobRequest
+	(*ResolveJobResponse)(nil),        // 30: ares.v1.ResolveJobResponse
+	(*JobMatch)(nil),                  // 31: ares.v1.JobMatch
+	(*CancelJobRequest)(nil),          // 32: ares.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),         // 33: ares.v1.CancelJobResponse
+	(*HoldJobRequest)(nil),            // 34: ares.v1.HoldJobRequest
+	(*HoldJobResponse)(nil),           // 35: ares.v1.HoldJobResponse
+	(*ReleaseJobRequest)(nil),         // 36: ares.v1.ReleaseJobRequest
+	(*ReleaseJobResponse)(nil),        // 37: ares.v1.ReleaseJobResponse
+	(*UpdateJobRequest)(nil),          // 38: ares.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),         // 39: ares.v1.UpdateJobResponse
+	(*RetryJobRequest)(nil),           // 40: ares.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),          // 41: ares.v1.RetryJobResponse
+	(*PredictJobRequest)(nil),         // 42: ares.v1.PredictJobRequest
+	(*PredictJobResponse)(nil),        // 43: ares.v1.PredictJobResponse
+	(*ExplainJobRequest)(nil),         // 44: ares.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),        // 45: ares.v1.ExplainJobResponse
+	(*PlanJobRequest)(nil),            // 46: ares.v1.PlanJobRequest
+	(*PlanJobResponse)(nil),           // 47: ares.v1.PlanJobResponse
+	(*ListJobEventsRequest)(nil),      // 48: ares.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil),     // 49: ares.v1.ListJobEventsResponse
+	(*JobEvent)(nil),                  // 50: ares.v1.JobEvent
+	(*StreamLogsRequest)(nil),         // 51: ares.v1.StreamLogsRequest
+	(*LogPosition)(nil),               // 52: ares.v1.LogPosition
+	(*StreamLogsResponse)(nil),        // 53: ares.v1.StreamLogsResponse
+	(*LogLine)(nil),                   // 54: ares.v1.LogLine
+	(*LogNotice)(nil),                 // 55: ares.v1.LogNotice
+	nil,                               // 56: ares.v1.JobSpec.EnvironmentEntry
+	nil,                               // 57: ares.v1.JobSpec.LabelsEntry
+	nil,                               // 58: ares.v1.Placement.NodeSelectorEntry
+	nil,                               // 59: ares.v1.Job.LabelsEntry
+	nil,                               // 60: ares.v1.UpdateJobRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),     // 61: google.protobuf.Timestamp
+	(*Explanation)(nil),               // 62: ares.v1.Explanation
+	(*Nomination)(nil),                // 63: ares.v1.Nomination
+	(*DeadlineOutlook)(nil),           // 64: ares.v1.DeadlineOutlook
+	(*PlacementScore)(nil),            // 65: ares.v1.PlacementScore
+	(*Preemption)(nil),                // 66: ares.v1.Preemption
+	(*ClusterOutlook)(nil),            // 67: ares.v1.ClusterOutlook
+	(*ListPreemptionsRequest)(nil),    // 68: ares.v1.ListPreemptionsRequest
+	(*PlanConsolidationRequest)(nil),  // 69: ares.v1.PlanConsolidationRequest
+	(*ListPreemptionsResponse)(nil),   // 70: ares.v1.ListPreemptionsResponse
+	(*PlanConsolidationResponse)(nil), // 71: ares.v1.PlanConsolidationResponse
 }
 var file_apipb_job_proto_depIdxs = []int32{
-	55, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
-	4,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
-	60, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	6,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
-	7,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
-	8,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
-	56, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
-	3,  // 7: ares.v1.JobSpec.secrets:type_name -> ares.v1.SecretRef
-	2,  // 8: ares.v1.JobSpec.start:type_name -> ares.v1.StartConditions
-	1,  // 9: ares.v1.JobSpec.data:type_name -> ares.v1.DataSet
-	60, // 10: ares.v1.StartConditions.begin:type_name -> google.protobuf.Timestamp
-	57, // 11: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
-	5,  // 12: ares.v1.Placement.node_requirements:type_name -> ares.v1.NodeRequirement
-	60, // 13: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	60, // 14: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	60, // 15: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	60, // 16: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	13, // 17: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
-	14, // 18: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
-	15, // 19: ares.v1.Job.result:type_name -> ares.v1.JobResult
-	16, // 20: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
-	0,  // 21: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
-	61, // 22: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
-	12, // 23: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
-	11, // 24: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
-	62, // 25: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
-	63, // 26: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
-	10, // 27: ares.v1.Job.use:type_name -> ares.v1.JobUse
-	58, // 28: ares.v1.Job.labels:type_name -> ares.v1.Job.LabelsEntry
-	60, // 29: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
-	60, // 30: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
-	60, // 31: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	60, // 32: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
-	17, // 33: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	60, // 34: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	60, // 35: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	60, // 36: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	64, // 37: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
-	60, // 38: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
-	65, // 39: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
-	0,  // 40: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
-	0,  // 41: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
-	22, // 42: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
-	23, // 43: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
-	9,  // 44: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	60, // 45: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
-	60, // 46: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
-	9,  // 47: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
-	30, // 48: ares.v1.ResolveJobResponse.matches:type_name -> ares.v1.JobMatch
-	60, // 49: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
-	59, // 50: ares.v1.UpdateJobRequest.labels:type_name -> ares.v1.UpdateJobRequest.LabelsEntry
-	0,  // 51: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
-	11, // 52: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
-	61, // 53: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
-	0,  // 54: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
-	17, // 55: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	64, // 56: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
-	61, // 57: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	63, // 58: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
-	66, // 59: ares.v1.PlanJobResponse.clusters:type_name -> ares.v1.ClusterOutlook
-	49, // 60: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	60, // 61: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	60, // 62: ares.v1.StreamLogsRequest.since:type_name -> google.protobuf.Timestamp
-	51, // 63: ares.v1.StreamLogsRequest.positions:type_name -> ares.v1.LogPosition
-	53, // 64: ares.v1.StreamLogsResponse.lines:type_name -> ares.v1.LogLine
-	51, // 65: ares.v1.StreamLogsResponse.positions:type_name -> ares.v1.LogPosition
-	54, // 66: ares.v1.StreamLogsResponse.notices:type_name -> ares.v1.LogNotice
-	60, // 67: ares.v1.StreamLogsResponse.complete_until:type_name -> google.protobuf.Timestamp
-	60, // 68: ares.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	18, // 69: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	20, // 70: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	24, // 71: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	26, // 72: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	28, // 73: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
-	31, // 74: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	33, // 75: ares.v1.JobService.HoldJob:input_type -> ares.v1.HoldJobRequest
-	35, // 76: ares.v1.JobService.ReleaseJob:input_type -> ares.v1.ReleaseJobRequest
-	37, // 77: ares.v1.JobService.UpdateJob:input_type -> ares.v1.UpdateJobRequest
-	39, // 78: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	47, // 79: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	43, // 80: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	45, // 81: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	41, // 82: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
-	67, // 83: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
-	68, // 84: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
-	50, // 85: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	19, // 86: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	21, // 87: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	25, // 88: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	27, // 89: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	29, // 90: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
-	32, // 91: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	34, // 92: ares.v1.JobService.HoldJob:output_type -> ares.v1.HoldJobResponse
-	36, // 93: ares.v1.JobService.ReleaseJob:output_type -> ares.v1.ReleaseJobResponse
-	38, // 94: ares.v1.JobService.UpdateJob:output_type -> ares.v1.UpdateJobResponse
-	40, // 95: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	48, // 96: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	44, // 97: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	46, // 98: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	42, // 99: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	69, // 100: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
-	70, // 101: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
-	52, // 102: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	86, // [86:103] is the sub-list for method output_type
-	69, // [69:86] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	56, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
+	5,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
+	61, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	7,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
+	8,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
+	9,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
+	57, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
+	4,  // 7: ares.v1.JobSpec.secrets:type_name -> ares.v1.SecretRef
+	3,  // 8: ares.v1.JobSpec.start:type_name -> ares.v1.StartConditions
+	2,  // 9: ares.v1.JobSpec.data:type_name -> ares.v1.DataSet
+	1,  // 10: ares.v1.JobSpec.mounts:type_name -> ares.v1.Mount
+	61, // 11: ares.v1.StartConditions.begin:type_name -> google.protobuf.Timestamp
+	58, // 12: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
+	6,  // 13: ares.v1.Placement.node_requirements:type_name -> ares.v1.NodeRequirement
+	61, // 14: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	61, // 15: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	61, // 16: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	61, // 17: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	14, // 18: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
+	15, // 19: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
+	16, // 20: ares.v1.Job.result:type_name -> ares.v1.JobResult
+	17, // 21: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
+	0,  // 22: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
+	62, // 23: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
+	13, // 24: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
+	12, // 25: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
+	63, // 26: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
+	64, // 27: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
+	11, // 28: ares.v1.Job.use:type_name -> ares.v1.JobUse
+	59, // 29: ares.v1.Job.labels:type_name -> ares.v1.Job.LabelsEntry
+	61, // 30: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
+	61, // 31: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
+	61, // 32: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	61, // 33: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	18, // 34: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
+	61, // 35: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	61, // 36: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	61, // 37: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	65, // 38: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
+	61, // 39: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
+	66, // 40: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
+	0,  // 41: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
+	0,  // 42: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
+	23, // 43: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
+	24, // 44: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
+	10, // 45: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
+	61, // 46: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
+	61, // 47: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
+	10, // 48: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
+	31, // 49: ares.v1.ResolveJobResponse.matches:type_name -> ares.v1.JobMatch
+	61, // 50: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
+	60, // 51: ares.v1.UpdateJobRequest.labels:type_name -> ares.v1.UpdateJobRequest.LabelsEntry
+	0,  // 52: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
+	12, // 53: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
+	62, // 54: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 55: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	18, // 56: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	65, // 57: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
+	62, // 58: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	64, // 59: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
+	67, // 60: ares.v1.PlanJobResponse.clusters:type_name -> ares.v1.ClusterOutlook
+	50, // 61: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	61, // 62: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	61, // 63: ares.v1.StreamLogsRequest.since:type_name -> google.protobuf.Timestamp
+	52, // 64: ares.v1.StreamLogsRequest.positions:type_name -> ares.v1.LogPosition
+	54, // 65: ares.v1.StreamLogsResponse.lines:type_name -> ares.v1.LogLine
+	52, // 66: ares.v1.StreamLogsResponse.positions:type_name -> ares.v1.LogPosition
+	55, // 67: ares.v1.StreamLogsResponse.notices:type_name -> ares.v1.LogNotice
+	61, // 68: ares.v1.StreamLogsResponse.complete_until:type_name -> google.protobuf.Timestamp
+	61, // 69: ares.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	19, // 70: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	21, // 71: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	25, // 72: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	27, // 73: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	29, // 74: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
+	32, // 75: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	34, // 76: ares.v1.JobService.HoldJob:input_type -> ares.v1.HoldJobRequest
+	36, // 77: ares.v1.JobService.ReleaseJob:input_type -> ares.v1.ReleaseJobRequest
+	38, // 78: ares.v1.JobService.UpdateJob:input_type -> ares.v1.UpdateJobRequest
+	40, // 79: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	48, // 80: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	44, // 81: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	46, // 82: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	42, // 83: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	68, // 84: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
+	69, // 85: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
+	51, // 86: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	20, // 87: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	22, // 88: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	26, // 89: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	28, // 90: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	30, // 91: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
+	33, // 92: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	35, // 93: ares.v1.JobService.HoldJob:output_type -> ares.v1.HoldJobResponse
+	37, // 94: ares.v1.JobService.ReleaseJob:output_type -> ares.v1.ReleaseJobResponse
+	39, // 95: ares.v1.JobService.UpdateJob:output_type -> ares.v1.UpdateJobResponse
+	41, // 96: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	49, // 97: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	45, // 98: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	47, // 99: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	43, // 100: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	70, // 101: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
+	71, // 102: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
+	53, // 103: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	87, // [87:104] is the sub-list for method output_type
+	70, // [70:87] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -5590,21 +5674,21 @@ func file_apipb_job_proto_init() {
 	file_apipb_explanation_proto_init()
 	file_apipb_preemption_proto_init()
 	file_apipb_job_proto_msgTypes[0].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[6].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[9].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[11].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[27].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[37].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[48].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[50].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[52].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[7].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[10].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[12].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[28].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[38].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[49].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[51].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[53].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_job_proto_rawDesc), len(file_apipb_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   60,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

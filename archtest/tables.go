@@ -151,7 +151,7 @@ var optional = map[string]string{
 var pure = map[string][]string{
 	".": {
 		"cmp", "crypto/sha256", "encoding/base32", "encoding/binary", "encoding/hex", "encoding/json", "errors", "fmt",
-		"hash/fnv", "iter", "maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "time", "unicode/utf8",
+		"hash/fnv", "iter", "maps", "math", "math/bits", "path", "slices", "sort", "strconv", "strings", "time", "unicode/utf8",
 	},
 	"engine": {
 		module, module + "/engine/",

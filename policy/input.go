@@ -41,6 +41,7 @@ type Job struct {
 	MemoryMB          int               `json:"memory_mb" doc:"of each member"`
 	Command           []string          `json:"command" doc:"command line with arguments"`
 	Image             string            `json:"image" doc:"container image; empty for none"`
+	Mounts            []string          `json:"mounts" doc:"what it mounts from its nodes, as SOURCE:TARGET or SOURCE:TARGET:ro"`
 	EnvironmentNames  []string          `json:"environment_names" doc:"names of its variables; policies cannot read the values"`
 	WorkingDir        string            `json:"working_dir" doc:"working directory"`
 	NodeSelector      map[string]string `json:"node_selector" doc:"required node labels"`
@@ -132,6 +133,9 @@ func NewJob(said ares.Spec) Job {
 		Regions:          p.Regions, LatencySensitive: p.LatencySensitive, HasDeadline: !s.Deadline.IsZero(), Deadline: s.Deadline,
 		MaxQueueMinutes: s.MaxQueueMinutes, MaxRuntimeMinutes: s.MaxRuntimeMinutes, ExecutionMode: string(s.Mode), Checkpoints: s.Checkpoint.Enabled,
 		Preemptible: s.IsPreemptible(), ArrayCount: s.Array.Count, Labels: s.Labels,
+	}
+	for _, m := range p.Mounts {
+		j.Mounts = append(j.Mounts, m.String())
 	}
 	if s.Retry.MaxRetries != nil {
 		j.MaxRetries = *s.Retry.MaxRetries

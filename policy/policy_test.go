@@ -351,6 +351,20 @@ func TestJob(t *testing.T) {
 	}
 }
 
+// TestJobShowsItsMounts checks that a policy can forbid a mount.
+func TestJobShowsItsMounts(t *testing.T) {
+	v := set(t, ares.Policy{Name: "p", On: ares.OnSubmission, Rule: `!job.mounts.exists(m, m.startsWith("/mnt/secret/") || !m.endsWith(":ro"))`})
+	for text, allowed := range map[string]bool{"/data:/x:ro": true, "/data:/x": false, "/mnt/secret/a:/x:ro": false} {
+		m, err := ares.ParseMount(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := v.Submission(input(ares.Spec{Constraints: &ares.Placement{Mounts: []ares.Mount{m}}})); (got.Err == nil) != allowed {
+			t.Errorf("%s: %v", text, got.Err)
+		}
+	}
+}
+
 // TestJobShowsItsNodeRequirements checks that a policy can read a job's node requirements as text.
 func TestJobShowsItsNodeRequirements(t *testing.T) {
 	rs, err := ares.ParseNodeRequirements("gpu.memory>=80G, !spot")

@@ -10,13 +10,15 @@ import (
 	"strings"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-	"tags.cncf.io/container-device-interface/pkg/cdi"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
 // Container makes a job run in an image; see package seat.
 type Container = seat.Container
+
+// Mount is a file or directory of the machine that a job in an image sees; see package seat.
+type Mount = seat.Mount
 
 // ProbeProgram with ProbeArgument is a command that works in every image and does nothing.
 const (
@@ -98,15 +100,7 @@ func (r *Runner) bundle(o *seat.Order) (*specs.Spec, error) {
 	if len(o.Container.Devices) == 0 {
 		return s, nil
 	}
-	cache, err := cdi.NewCache(cdi.WithAutoRefresh(false))
-	if err != nil {
-		return nil, fmt.Errorf("read the CDI specifications of the node's devices: %w", err)
-	}
-	if missing, err := cache.InjectDevices(s, o.Container.Devices...); err != nil {
-		return nil, fmt.Errorf("the CDI specifications of the node do not describe its devices %s: generate them again, for example with nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml (%w)",
-			strings.Join(missing, ", "), err)
-	}
-	return s, nil
+	return s, injectDevices(s, &o.Container)
 }
 
 func containerMounts(o *seat.Order) []specs.Mount {

@@ -106,6 +106,7 @@ func writeRequest(s output.Sheet, j *apipb.Job) {
 	s.Line("Constraints", apipb.Requirements(j.GetSpec().GetPlacement().GetNodeRequirements()).String())
 	s.Line("Command", output.CommandLine(append(slices.Clone(j.GetCommand()), j.GetArgs()...)))
 	s.Line("Image", imageText(j))
+	s.List("Mounts", mountTexts(j))
 	s.Line("Labels", output.Pairs(j.GetSpec().GetLabels()))
 	s.List("Notify", j.GetSpec().GetNotify())
 }
@@ -224,6 +225,13 @@ func (a *commands) ran(from, to *timestamppb.Timestamp) string {
 		end = to.AsTime()
 	}
 	return output.Duration(end.Sub(from.AsTime()))
+}
+
+func mountTexts(j *apipb.Job) (out []string) {
+	for _, m := range j.GetSpec().GetMounts() {
+		out = append(out, ares.Mount{Source: m.GetSource(), Target: m.GetTarget(), ReadOnly: m.GetReadOnly()}.String())
+	}
+	return out
 }
 
 // imageText names the job's image, with the digest that all of its ranks use.

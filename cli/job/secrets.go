@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/cli/exit"
 )
@@ -32,4 +33,16 @@ func (s *specFlags) secrets(spec *apipb.JobSpec) error {
 		add("--secret-file", text, func(r *apipb.SecretRef, place string) { r.File = place })
 	}
 	return errors.Join(errs...)
+}
+
+// The method `mount` adds the mounts of the flag --mount to a job.
+func (s *specFlags) mount(spec *apipb.JobSpec) error {
+	for _, text := range s.mounts {
+		m, err := ares.ParseMount(text)
+		if err != nil {
+			return exit.Usagef("--mount: %s", err)
+		}
+		spec.Mounts = append(spec.Mounts, &apipb.Mount{Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})
+	}
+	return nil
 }

@@ -273,6 +273,7 @@ type specFlags struct {
 	mixed     bool
 
 	secretEnv, secretFile []string
+	mounts                []string
 	start                 startFlags
 	cpus                  cpuFlag
 	federation            federationFlags
@@ -327,6 +328,7 @@ func (s *specFlags) add(f *pflag.FlagSet) {
 	f.StringArrayVar(&s.env, "env", nil, "environment variable NAME=VALUE; may be repeated")
 	f.StringArrayVar(&s.secretEnv, "secret-env", nil, "secret as an environment variable, VARIABLE=SECRET or VARIABLE=SECRET/KEY; may be repeated")
 	f.StringArrayVar(&s.secretFile, "secret-file", nil, "secret as a file in the directory $ARES_SECRETS_DIR, FILE=SECRET or FILE=SECRET/KEY; may be repeated")
+	f.StringArrayVar(&s.mounts, "mount", nil, "with --image: a file or directory of the node that the job sees, SOURCE:TARGET or SOURCE:TARGET:ro; may be repeated")
 	f.StringArrayVar(&s.labels, "label", nil, "label NAME=VALUE; may be repeated")
 	f.StringSliceVar(&s.after, "after", nil, "jobs that must succeed first: their IDs or names, or @last")
 	f.StringArrayVar(&s.require, "constraint", nil, "conditions on nodes and their GPUs, such as 'gpu.memory>=80G,!spot'; may be repeated; a node must meet all of them")
@@ -405,7 +407,7 @@ func (s *specFlags) apply(f *pflag.FlagSet, spec *apipb.JobSpec) error {
 		}
 		spec.Deadline = apipb.Timestamp(at)
 	}
-	return errors.Join(command.AssignPairs(&spec.Environment, "--env", s.env), command.AssignPairs(&spec.Labels, "--label", s.labels), s.constrain(spec), s.secrets(spec), s.federation.apply(spec), s.start.apply(f, spec, time.Now()))
+	return errors.Join(command.AssignPairs(&spec.Environment, "--env", s.env), command.AssignPairs(&spec.Labels, "--label", s.labels), s.constrain(spec), s.secrets(spec), s.mount(spec), s.federation.apply(spec), s.start.apply(f, spec, time.Now()))
 }
 
 // deadlineOf parses a time, or a duration that is added to the current time.

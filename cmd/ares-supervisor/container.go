@@ -33,6 +33,14 @@ func (s *supervisor) spawnContainer() birth {
 		}
 		return failed(why)
 	}
+	trees, why, err := s.openMounts()
+	if err != nil {
+		return unable("open the job's mounts", err)
+	}
+	if why != "" {
+		return failed(why)
+	}
+	defer closeFiles(trees)
 	f, err := openContainerFiles()
 	if err != nil {
 		return unable("make pipes for the container", err)
@@ -44,6 +52,12 @@ func (s *supervisor) spawnContainer() birth {
 	var pid int
 	if onMachine(func() { pid, err = s.verifyContainer() }); err != nil {
 		return unable("verify the container", err)
+	}
+	if why, err = s.attachMounts(pid, trees); err != nil {
+		return unable("attach the job's mounts", err)
+	}
+	if why != "" {
+		return failed(s.apartToo(why))
 	}
 	order := seat.InsideOrder{Argv: o.Argv, Env: environment(o), Dir: o.Dir, Scoped: o.Sandbox.Scoped, Seccomp: o.Sandbox.Seccomp, UserNamespaces: o.Sandbox.UserNamespaces}
 	f.pass(order.Encode())
@@ -59,7 +73,7 @@ func (s *supervisor) spawnContainer() birth {
 	if err = s.runtime(nil, "start", o.Key.String()); err != nil {
 		return unable("start the container", err)
 	}
-	if why := f.answer(); why != "" {
+	if why = f.answer(); why != "" {
 		return failed(s.apartToo(why))
 	}
 	o.Secrets = nil // only the job has them from now on
@@ -151,7 +165,11 @@ func runtimeComplaint() string {
 	if line == "" {
 		return "it failed without a message"
 	}
-	return line[:min(len(line), 500)]
+	line = line[:min(len(line), 500)]
+	if strings.Contains(line, "hook") {
+		line += " (the hooks of a node's devices are in the CDI specifications in /etc/cdi and /var/run/cdi)"
+	}
+	return line
 }
 
 // containerFiles are the pipes of a container: its output, its order, and the status of its start.

@@ -134,7 +134,6 @@ func (s *supervisor) bindData() (why string, err error) {
 	if path == "" {
 		return "", nil
 	}
-	const openPath = 0x200000 // O_PATH
 	fd := -1
 	bad := s.asUser(func() (err error) {
 		fd, err = syscall.Open(path, openPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)

@@ -33,7 +33,7 @@ func executeInside() error {
 	if err != nil {
 		return err
 	}
-	order.Env = withRuntimeEnv(order.Env)
+	order.Env = withRuntimeEnv(order.Env, os.Environ())
 	path, err := lookPath(order.Argv[0], order.Dir, order.Env)
 	if err != nil {
 		return insideImage(err)
@@ -58,16 +58,26 @@ func executeInside() error {
 	return insideImage(&explained{explain(path, syscall.Exec(path, order.Argv, order.Env))})
 }
 
+// libraryPath is a list of directories. Those of the job's devices are searched after those of the job, so that the job finds both.
+const libraryPath = "LD_LIBRARY_PATH"
+
 // withRuntimeEnv adds the variables that the runtime has set for the job's devices. The job's own win.
-func withRuntimeEnv(env []string) []string {
-	has := map[string]bool{"GOMAXPROCS": true}
-	for _, v := range env {
+func withRuntimeEnv(env, devices []string) []string {
+	at := map[string]int{"GOMAXPROCS": -1}
+	for i, v := range env {
 		name, _, _ := strings.Cut(v, "=")
-		has[name] = true
+		at[name] = i
 	}
-	for _, v := range os.Environ() {
-		if name, _, _ := strings.Cut(v, "="); !has[name] {
+	for _, v := range devices {
+		name, value, _ := strings.Cut(v, "=")
+		switch i, has := at[name]; {
+		case !has:
 			env = append(env, v)
+		case name != libraryPath:
+		case strings.HasSuffix(env[i], "="):
+			env[i] = v
+		case !strings.Contains(env[i]+":", value+":"):
+			env[i] += ":" + value
 		}
 	}
 	return env

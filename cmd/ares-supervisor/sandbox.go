@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"unsafe"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
@@ -171,12 +172,36 @@ func (s *supervisor) asUser(do func() error) error {
 	if u == nil {
 		return do()
 	}
+	own, err := syscall.Getgroups()
+	if err != nil {
+		return os.NewSyscallError("getgroups", err)
+	}
+	back := make([]uint32, len(own))
+	for i, g := range own {
+		back[i] = uint32(g)
+	}
+	// The agent's own groups, such as root's, may enter directories that the user may not.
+	if err := setGroups(u.Groups); err != nil {
+		return err
+	}
 	setFS(syscall.SYS_SETFSGID, u.GID)
 	setFS(syscall.SYS_SETFSUID, u.UID)
-	err := do()
+	err = do()
 	setFS(syscall.SYS_SETFSUID, uint32(os.Geteuid()))
 	setFS(syscall.SYS_SETFSGID, uint32(os.Getegid()))
-	return err
+	return errors.Join(err, setGroups(back))
+}
+
+// setGroups sets the additional groups of this thread only.
+func setGroups(groups []uint32) error {
+	var first unsafe.Pointer
+	if len(groups) > 0 {
+		first = unsafe.Pointer(&groups[0])
+	}
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETGROUPS, uintptr(len(groups)), uintptr(first), 0); errno != 0 {
+		return os.NewSyscallError("setgroups", errno)
+	}
+	return nil
 }
 
 // setFS ignores the result of the system call, because the call returns the previous value and no error.

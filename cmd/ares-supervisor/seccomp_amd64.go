@@ -12,6 +12,7 @@ const (
 	sysPtrace      = 101
 	sysSocket      = 41
 	sysSeccomp     = 317
+	sysSetns       = 308
 )
 
 // deniedCalls lists the system calls that no job may make.

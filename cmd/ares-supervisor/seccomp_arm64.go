@@ -12,6 +12,7 @@ const (
 	sysPtrace      = 117
 	sysSocket      = 198
 	sysSeccomp     = 277
+	sysSetns       = 268
 )
 
 // deniedCalls lists the system calls that no job may make.

@@ -14,4 +14,7 @@ const (
 	sysSeccomp
 )
 
+// sysSetns is the number that all newer architectures share.
+const sysSetns = 268
+
 var deniedCalls, deniedNamespaceCalls []uint32

@@ -3,6 +3,7 @@ package main
 const (
 	room  = "cmd/ares-supervisor/sandbox.go"
 	spawn = "cmd/ares-supervisor/spawn.go"
+	mount = "cmd/ares-supervisor/mount.go"
 )
 
 // These mutations break the rule that a job cannot reach the machine, the agent or other jobs.
@@ -63,6 +64,36 @@ var apart = []Mutation{
 		"apart-container-in-its-cgroup", "the check that a container is in the job's cgroup before it starts",
 		edit("cmd/ares-supervisor/container.go", "if line != strconv.Itoa(pid) {", "if line == \"none\" {"),
 		inRun("TestContainerOutsideItsCgroup"), `the job was started`,
+	},
+	{
+		"apart-mounts-links", "that no link below an allowed directory leads out of it",
+		edit(mount, "const resolve = resolveBeneath | resolveNoSymlinks | resolveNoMagic", "const resolve = 0"),
+		inRun("TestMountsRefused"), `link:/x: the job was started`,
+	},
+	{
+		"apart-mounts-user", "that a mount is opened with the rights of the job's user",
+		edit(mount, "s.asUser(func() (err error) { fd, err = openSource(m); return err })", "func() (err error) { fd, err = openSource(m); return err }()"),
+		inRun("TestMountsRefused"), `closed/dir:/x: the job was started`,
+	},
+	{
+		"apart-mounts-groups", "that the agent's groups do not count when a mount is opened",
+		edit(room, "setGroups(u.Groups)", "setGroups(back)"),
+		inRun("TestMountsGroups"), `the result is {Outcome:exited`,
+	},
+	{
+		"apart-mounts-missing", "that a job does not start without a mount",
+		edit("cmd/ares-supervisor/container.go", "why, err = s.attachMounts(pid, trees); err != nil {", "_, err = s.attachMounts(pid, trees); err != nil {"),
+		inRun("TestMountsRefused"), `in:/tmp/x: the result is`,
+	},
+	{
+		"apart-mounts-covered", "that mount points are made only in the image",
+		edit(mount, "resolveInRoot | resolveNoXdev | resolveNoMagic", "resolveInRoot | resolveNoMagic"),
+		inRun("TestMountsRefused"), `in:/tmp/x: the job was started`,
+	},
+	{
+		"apart-mounts-read-only", "that a mount is read-only with everything mounted below it",
+		edit(mount, "atEmptyPath|atRecursive, uintptr(unsafe.Pointer(&attr))", "atEmptyPath, uintptr(unsafe.Pointer(&attr))"),
+		inRun("TestMounts$"), `/in/below rw`,
 	},
 	{
 		"apart-private-layers", "that each tenant fetches a private layer itself",

@@ -2,7 +2,10 @@
 
 package seat
 
-import "errors"
+import (
+	"errors"
+	"strings"
+)
 
 // Container makes a job run in an OCI image, by an OCI runtime. It needs a Sandbox that is private, a User and a cgroup. The runtime gets the
 // bundle in BundleDir, which the agent writes.
@@ -17,8 +20,35 @@ type Container struct {
 	CgroupMount string
 	// Data is a directory of the machine that the job sees at the same path: the job's checkpoints. It is "" if there is none.
 	Data string
+	// Mounts are other files and directories of the machine that the job sees.
+	Mounts []Mount
 	// Devices are the CDI names of the job's devices. The agent writes what they mean into the bundle.
 	Devices []string
+	// DeviceSpecs is a directory with CDI specifications, in addition to those of the machine. Like Devices, only the agent uses it.
+	DeviceSpecs string
+}
+
+// Mount is a file or directory of the machine that a job in an image sees. The job's user needs the right to reach it.
+type Mount struct {
+	// Source is the absolute path on the machine. It is Below, or is below it.
+	Source string
+	// Target is the absolute path in the image.
+	Target string
+	// Below is the directory that the node's configuration allows. Below it, no symbolic link is followed.
+	Below    string
+	ReadOnly bool
+}
+
+func (m *Mount) check() error {
+	for _, path := range []string{m.Source, m.Target, m.Below} {
+		if path == "" || path[0] != '/' || strings.IndexByte(path, 0) >= 0 {
+			return errors.New("the paths of a mount must be absolute")
+		}
+	}
+	if rest, ok := strings.CutPrefix(m.Source, m.Below); !ok || rest != "" && rest[0] != '/' {
+		return errors.New("the mount " + m.Source + " is not below " + m.Below)
+	}
+	return nil
 }
 
 // These are the files of a job in an image, in its seat directory and in SandboxDir.
@@ -112,6 +142,11 @@ func (c *Container) check(s *Spec) error {
 	case s.User == nil || !s.Sandbox.Private:
 		return errors.New("a job in an image needs a user of its own and a sandbox")
 	}
+	for i := range c.Mounts {
+		if err := c.Mounts[i].check(); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -127,6 +162,15 @@ func (o *Order) encodeContainer(e *encoder) {
 	}
 	e.str("cgroup_mount", c.CgroupMount)
 	e.str("data", c.Data)
+	for i := range c.Mounts {
+		m := &c.Mounts[i]
+		e.str("mount", m.Source)
+		e.str("mount_target", m.Target)
+		e.str("mount_below", m.Below)
+		if m.ReadOnly {
+			e.str("mount_ro", "on")
+		}
+	}
 }
 
 func (o *Order) decodeContainer(f field) {
@@ -142,5 +186,17 @@ func (o *Order) decodeContainer(f field) {
 		c.CgroupMount = f.value
 	case "data":
 		c.Data = f.value
+	case "mount":
+		c.Mounts = append(c.Mounts, Mount{Source: f.value})
+	}
+	if n := len(c.Mounts); n > 0 {
+		switch m := &c.Mounts[n-1]; f.key {
+		case "mount_target":
+			m.Target = f.value
+		case "mount_below":
+			m.Below = f.value
+		case "mount_ro":
+			m.ReadOnly = true
+		}
 	}
 }

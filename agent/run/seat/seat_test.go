@@ -20,6 +20,10 @@ func order() Order {
 			User: &User{UID: 1, GID: 2, Groups: []uint32{3, 4}}, Limits: Limits{MilliCPU: 5, MemoryMB: 6, Pids: 7},
 			Sandbox: Sandbox{Private: true, OwnTmp: true, Scratch: "/s", Hide: []string{"/dev/a", "/dev/b"}, ShmMB: 1, ShareShm: true, Shm: "/shm", TmpMB: 2, WorkMB: 3, DiskMB: 4, Scoped: true, OwnUser: true, Seccomp: true, UserNamespaces: true}, LostAfter: time.Minute, MaxRuntime: time.Hour,
 			Grace: time.Second, RenewedAt: 99, LogLimit: 1 << 20,
+			Container: Container{
+				Runtime: "/runc", Dir: "/l", Layers: []string{"a", "b"}, CgroupMount: "/g", Data: "/d",
+				Mounts: []Mount{{Source: "/data/x", Target: "/x", Below: "/data", ReadOnly: true}, {Source: "/y", Target: "/z", Below: "/y"}},
+			},
 		},
 		Cgroup: "/sys/fs/cgroup/x", Mark: "id/seat", Progress: "/p", Checkpoint: "/c",
 		Tmp: "/t", Groups: []Group{{Dir: "/m/ares/x", Back: "/m"}, {Dir: "/p/ares/x", Back: "/p"}}, MemoryGroup: "/m/ares/x", CPUGroup: "/c/ares/x", PidsByUser: true, SecretCount: 1, SecretsDir: "/x",

@@ -83,8 +83,9 @@ func busybox(t *testing.T, version string) v1.Image {
 type world struct {
 	*testing.T
 	*cluster.Cluster
-	admin *client.Client
-	host  string
+	admin  *client.Client
+	host   string
+	shared string // a directory that jobs may mount read-only
 }
 
 // start starts a registry, a server and a node that runs images.
@@ -100,7 +101,21 @@ func start(t *testing.T) *world {
 	t.Cleanup(hub.Close)
 	c := cluster.Start(t, cluster.Servers(1))
 	w := &world{T: t, Cluster: c, admin: c.Client(c.Servers[0]), host: strings.TrimPrefix(hub.URL, "http://")}
-	c.StartAgentWith("boxes", []string{"--isolation", "tenant", "--token-file", filepath.Join(c.Servers[0].Dir, server.NodeTokenFile)}, c.Servers...)
+	var err error
+	if w.shared, err = os.MkdirTemp("", "ares-shared-"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(w.shared) })
+	config := filepath.Join(t.TempDir(), "agent.yaml")
+	for path, content := range map[string]string{config: "images:\n  mounts: [\"" + w.shared + ":ro\"]\n", filepath.Join(w.shared, "file"): "shared\n"} {
+		if err = os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err = os.Chmod(w.shared, 0o755); err != nil { //nolint:gosec // the job's user reads it
+		t.Fatal(err)
+	}
+	c.StartAgentWith("boxes", []string{"--config", config, "--isolation", "tenant", "--token-file", filepath.Join(c.Servers[0].Dir, server.NodeTokenFile)}, c.Servers...)
 	c.AwaitOnline("boxes")
 	n, err := w.admin.Node(t.Context(), "boxes")
 	if err != nil || !n.GetImages() {
@@ -175,6 +190,7 @@ func TestImages(t *testing.T) {
 		{"entrypoint", &apipb.JobSpec{}, "succeeded", "hello /srv one\n"},
 		{"args", &apipb.JobSpec{Args: []string{"echo args; exit 4"}}, "failed", "args\n"},
 		{"command", &apipb.JobSpec{Command: []string{"echo"}, Args: []string{"$GREETING"}}, "succeeded", "$GREETING\n"},
+		{"mount", &apipb.JobSpec{Mounts: mounts(w.shared, true), Args: []string{"cat /shared/file; echo > /shared/x || echo closed"}}, "succeeded", "shared\n/bin/sh: can't create /shared/x: Read-only file system\nclosed\n"},
 		{"directory", &apipb.JobSpec{WorkingDir: "/bin", Environment: map[string]string{"GREETING": "hi"}, Args: []string{`echo "$GREETING $PWD $ARES_RANK"`}}, "succeeded", "hi /bin 0\n"},
 	} {
 		c.spec.Name, c.spec.Image, c.spec.Retry = c.name, ref, &apipb.RetryPolicy{MaxRetries: new(int32)}
@@ -207,6 +223,12 @@ func TestImages(t *testing.T) {
 	if list := local("list"); strings.Contains(list, ref) || !strings.Contains(list, other) {
 		t.Errorf("after ares image remove: %s", list)
 	}
+	for want, list := range map[string][]*apipb.Mount{"read-only: use --mount": mounts(w.shared, false), "allow a directory above it in images.mounts": mounts("/etc", true)} {
+		job := w.ended(w.submit(&apipb.JobSpec{Name: "refused", Image: other, Mounts: list, Retry: &apipb.RetryPolicy{MaxRetries: new(int32)}}))
+		if job.GetState() != "failed" || !strings.Contains(job.GetReason(), want) {
+			t.Errorf("mounts %v: %s %s", list, job.GetState(), job.GetReason())
+		}
+	}
 	for reference, want := range map[string]string{
 		w.host + "/team/missing:1": "has no image", "oci-archive:/does/not/exist.tar": "copy it to the node", "UPPER CASE": "is not a reference",
 	} {
@@ -215,6 +237,10 @@ func TestImages(t *testing.T) {
 			t.Errorf("%s: %s %s", reference, job.GetState(), job.GetReason())
 		}
 	}
+}
+
+func mounts(source string, readOnly bool) []*apipb.Mount {
+	return []*apipb.Mount{{Source: source, Target: "/shared", ReadOnly: readOnly}}
 }
 
 // The tag moves between two attempts of a job, and the second one uses the image of the first.
