@@ -93,6 +93,7 @@ func (c digestWriter) resources(s *Spec) digestWriter {
 	c = c.data(56, p.Data)
 	c = c.text(57, string(p.OnPartition))
 	c = c.number(58, p.ClusterLostAfterSeconds)
+	c = c.text(59, p.Network)
 	return c
 }
 

@@ -432,6 +432,9 @@ func (i *isolation) describe() string {
 	if why := i.noDisk(); why != "" {
 		parts = append(parts, "no limit of disk space ("+why+")")
 	}
+	if i.mode != IsolateNone && i.means.NoNetwork != "" {
+		parts = append(parts, "no network of their own, so no jobs with network: none ("+i.means.NoNetwork+")")
+	}
 	limits := "no limits (no cgroup controllers)"
 	if len(i.means.Limited) > 0 {
 		limits = fmt.Sprintf("limits of %s (cgroup v%d)", strings.Join(i.means.Limited, ", "), i.means.CgroupVersion)

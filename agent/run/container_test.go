@@ -394,12 +394,7 @@ func TestContainerIntruder(t *testing.T) {
 		spec.Argv = append(spec.Argv, attempt)
 	}
 	w.want(w.start(spec), Exited, 0)
-	said := map[string]string{}
-	for line := range strings.Lines(w.log(spec.Key)) {
-		if attempt, answer, ok := strings.Cut(strings.TrimSpace(line), ": "); ok {
-			said[attempt] = answer
-		}
-	}
+	said := answers(w.log(spec.Key))
 	for attempt, answer := range want {
 		if !strings.HasSuffix(said[attempt], answer) {
 			t.Errorf("%s: %q, want %q", attempt, said[attempt], answer)

@@ -171,6 +171,7 @@ func (w *world) start(spec Spec) *Proc {
 	w.Helper()
 	if setApart {
 		spec = apart(spec)
+		spec.Sandbox.OwnNetwork = true
 	}
 	if setInImage {
 		spec = w.inImage(spec)

@@ -95,13 +95,7 @@ func (w *world) intrude(spoil func(*Spec), attempts ...string) map[string]string
 		spoil(&spec)
 	}
 	w.want(w.start(spec), Exited, 0)
-	said := map[string]string{}
-	for line := range strings.Lines(w.log(spec.Key)) {
-		if attempt, answer, ok := strings.Cut(strings.TrimSpace(line), ": "); ok {
-			said[attempt] = answer
-		}
-	}
-	return said
+	return answers(w.log(spec.Key))
 }
 
 // withIntruder returns a directory that every user may write to, with the intruder program.

@@ -106,6 +106,9 @@ func writeRequest(s output.Sheet, j *apipb.Job) {
 	s.Line("Constraints", apipb.Requirements(j.GetSpec().GetPlacement().GetNodeRequirements()).String())
 	s.Line("Command", output.CommandLine(append(slices.Clone(j.GetCommand()), j.GetArgs()...)))
 	s.Line("Image", imageText(j))
+	if j.GetSpec().GetNetwork() == ares.NetworkNone {
+		s.Line("Network", "none: only a loopback interface of its own")
+	}
 	s.Line("Labels", output.Pairs(j.GetSpec().GetLabels()))
 	s.List("Notify", j.GetSpec().GetNotify())
 }

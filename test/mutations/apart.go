@@ -85,6 +85,31 @@ var apart = []Mutation{
 		inRun("TestScope"), `kill=\d+: "did"`,
 	},
 	{
+		"apart-network", "the network namespace of a job that must not reach the network",
+		edit(room, "\tif err := furnishNetwork(o); err != nil {\n\t\treturn err\n\t}\n", ""),
+		inRun("TestOwnNetwork$"), `own network true: dial=[0-9.:]+: "did"`,
+	},
+	{
+		"apart-network-of-a-container", "the check that a container is in the network namespace of its job",
+		edit("cmd/ares-supervisor/network.go", "if its != own {", "if its == \"\" {"),
+		inRun("TestContainerOutsideItsNetwork"), `the job was started`,
+	},
+	{
+		"apart-network-instead", "the refusal of a node that would run the job with the network instead",
+		edit("agent/seat.go", "if why == \"\" || !job.HasOwnNetwork() {", "if why == \"\" || job.HasOwnNetwork() {"),
+		inAgent("TestNoJobGetsTheNetworkInstead"), `network none: ran true`,
+	},
+	{
+		"apart-network-misread", "the format that earlier versions, which do not know the field network, refuse",
+		edit("store/codec.go", "rec.MinReader = networkReader", "rec.MinReader = 0"),
+		Test{Package: "./store", Run: "TestNetworkNoneIsNotMisread"}, `readers of format 0`,
+	},
+	{
+		"apart-network-nodes", "the filter that keeps such jobs off nodes that cannot keep them from the network",
+		edit("engine/cluster/filters.go", "return w.rules.ownNetwork && !n.Record.OwnNetwork", "return w.rules.ownNetwork && n.Session == nil"),
+		Test{Package: "./control/admission", Run: "TestNetworkNoneNodes"}, `want code "infeasible"`,
+	},
+	{
 		"apart-system-v", "the removal of the System V memory that a job leaves",
 		edit("agent/run/forget.go", "\t\tr.removeIPC(&order)\n", "\t\t_ = order\n"),
 		inRun("TestSystemVIsRemoved"), `is left`,

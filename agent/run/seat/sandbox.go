@@ -54,6 +54,9 @@ type Sandbox struct {
 	Seccomp bool
 	// UserNamespaces lets the job create user namespaces, although Seccomp is set.
 	UserNamespaces bool
+	// OwnNetwork gives the job a network namespace of its own, which has only a loopback interface. It needs a User, because root could
+	// leave the namespace, but no other part of the sandbox.
+	OwnNetwork bool
 }
 
 // In a sandbox the job finds its files at these paths, because it cannot enter the agent's directories. The paths do not depend
@@ -188,6 +191,9 @@ func (o *Order) encodeSandbox(e *encoder) {
 	if o.Sandbox.UserNamespaces {
 		e.str("user_namespaces", "on")
 	}
+	if o.Sandbox.OwnNetwork {
+		e.str("network", "own")
+	}
 }
 
 func (o *Order) decodeSandbox(f field, d *numbers) {
@@ -244,6 +250,8 @@ func (o *Order) decodeSandbox(f field, d *numbers) {
 		o.Sandbox.Seccomp = true
 	case "user_namespaces":
 		o.Sandbox.UserNamespaces = true
+	case "network":
+		o.Sandbox.OwnNetwork = true
 	default:
 		o.decodeContainer(f)
 	}

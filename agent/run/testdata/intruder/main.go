@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strconv"
@@ -53,6 +54,17 @@ var attempts = map[string]func(string) (string, error){
 			return "", err
 		}
 		return "did", syscall.Connect(fd, &syscall.SockaddrUnix{Name: name})
+	},
+	"dial": func(address string) (string, error) { // a TCP port
+		at, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return "", err
+		}
+		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+		if err != nil {
+			return "", err
+		}
+		return "did", syscall.Connect(fd, &syscall.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()})
 	},
 	"setuid": func(uid string) (string, error) {
 		return "did", syscall.Setuid(number(uid))
