@@ -12,6 +12,9 @@ import (
 func (a *Agent) sandbox(job *ares.Spec, ranks int, scratch string, hide []string) run.Sandbox {
 	i := a.isolation
 	s := run.Sandbox{Seccomp: i.Seccomp && i.means.NoSeccomp == "", UserNamespaces: i.UserNamespaces, Scoped: ranks == 1, OwnNetwork: job.HasOwnNetwork()}
+	if i.DeviceFilter && i.means.NoDevices == "" {
+		s.FilterDevices, s.Devices = true, i.Devices
+	}
 	if !i.means.Sandbox {
 		return s
 	}

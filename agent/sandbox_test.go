@@ -73,6 +73,14 @@ func TestSandboxOfAJob(t *testing.T) {
 			run.Sandbox{Private: true, OwnTmp: true},
 		},
 		{
+			"no filter of devices", func(i *Isolation, _ *run.Means) { i.ShmMB, i.DeviceFilter = -1, false }, ares.Spec{}, 1,
+			run.Sandbox{Private: true, OwnTmp: true, Seccomp: true},
+		},
+		{
+			"no filter of devices possible", func(i *Isolation, m *run.Means) { i.ShmMB, m.NoDevices = -1, "no" }, ares.Spec{}, 1,
+			run.Sandbox{Private: true, OwnTmp: true, Seccomp: true},
+		},
+		{
 			"no filter possible", func(i *Isolation, m *run.Means) { i.ShmMB, m.NoSeccomp = -1, "no" }, ares.Spec{}, 1,
 			run.Sandbox{Private: true, OwnTmp: true},
 		},
@@ -84,6 +92,9 @@ func TestSandboxOfAJob(t *testing.T) {
 		}
 		c.want.Scoped = c.ranks == 1 // ranks of one job reach each other
 		c.want.OwnUser = c.want.Private
+		if !strings.HasPrefix(c.name, "no filter of devices") {
+			c.want.FilterDevices, c.want.Devices = true, defaultDevices
+		}
 		got := (&Agent{isolation: i}).sandbox(&c.job, c.ranks, "", nil)
 		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)

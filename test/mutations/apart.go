@@ -85,6 +85,21 @@ var apart = []Mutation{
 		inRun("TestScope"), `kill=\d+: "did"`,
 	},
 	{
+		"apart-device-filter", "the filter of devices at the job's cgroup",
+		edit("agent/run/start.go", "errors.Join(r.limits.furnish(&order, again), filterDevicesOf(&order))", "r.limits.furnish(&order, again)"),
+		inRun("TestDeviceFilter$"), `write=[^ ]+: "did", want "operation not permitted"`,
+	},
+	{
+		"apart-hidden-devices", "that a hidden device stays closed although another file for it matches a pattern",
+		edit("agent/run/devices.go", "if err == nil && !closed[r] && ", "if err == nil && "),
+		inRun("TestDeviceFilter$"), `TestDeviceFilter/hidden_by_another_path`,
+	},
+	{
+		"apart-no-device-filter", "the refusal to start a job without the filter of devices that it should have",
+		edit("agent/run/sandbox.go", "(o.User == nil || !o.Contained() || r.noDevices != \"\")", "(o.User == nil && !o.Contained() || r.noDevices == \"none\")"),
+		inRun("TestDeviceFilterFails"), `started without a filter`,
+	},
+	{
 		"apart-network", "the network namespace of a job that must not reach the network",
 		edit(room, "\tif err := furnishNetwork(o); err != nil {\n\t\treturn err\n\t}\n", ""),
 		inRun("TestOwnNetwork$"), `own network true: dial=[0-9.:]+: "did"`,
