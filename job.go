@@ -79,7 +79,11 @@ type Placement struct {
 	// The job runs only on nodes and GPUs that meet all NodeRequirements.
 	NodeRequirements NodeRequirements `json:"node_requirements,omitzero"`
 
-	// The remaining fields concern the clusters of a federation. Few jobs set them, so they are here and not in Spec.
+	// The remaining fields say more about a job than where it runs. Few jobs set them, so they are here and not in Spec.
+
+	// Network is the network of the job's processes: NetworkHost, which is the default, or NetworkNone. It is a constraint, too: not
+	// every node can keep a job from the machine's network.
+	Network string `json:"network,omitzero"`
 
 	// Clusters are the only clusters to which a hub may grant the job; empty for any.
 	Clusters []string `json:"clusters,omitzero"`
@@ -117,7 +121,7 @@ func (p *Placement) IsZero() bool {
 	return p == nil || p.Strategy == "" && p.RequiredLevel == "" && p.PreferredLevel == "" && p.PreferredDomain == "" && p.NetworkBandwidth == "" &&
 		!p.LatencySensitive && p.NodeSelector == nil && p.Tolerations == nil && p.Regions == nil && p.NodeAffinity == nil &&
 		p.PreferredNodeAffinity == nil && p.Affinity == nil && p.AntiAffinity == nil && p.PreferredAntiAffinity == nil && p.NodeRequirements == nil &&
-		p.Clusters == nil && p.Data == nil && p.OnPartition == "" && p.ClusterLostAfterSeconds == 0 && p.Mounts == nil
+		p.Clusters == nil && p.Data == nil && p.OnPartition == "" && p.ClusterLostAfterSeconds == 0 && p.Mounts == nil && p.Network == ""
 }
 
 // Placement returns the constraints on where the job runs. It is empty if there are none. Most jobs have none or the same
@@ -152,6 +156,17 @@ const (
 	RetryOnSignal  = "signal"  // ended by a signal that Ares did not send
 	RetryOnTimeout = "timeout" // max_runtime_minutes passed
 )
+
+// The networks of a job's processes.
+const (
+	NetworkHost = "host" // the machine's network (default)
+	NetworkNone = "none" // only a loopback interface of the job's own
+)
+
+// HasOwnNetwork reports whether the job must not reach the machine's network.
+func (s *Spec) HasOwnNetwork() bool {
+	return s.Constraints != nil && s.Constraints.Network == NetworkNone
+}
 
 // Mode says how a job is treated when its node is lost.
 type Mode string

@@ -44,6 +44,9 @@ type Node struct {
 	// have neither.
 	Images   bool
 	NoImages string
+	// OwnNetwork is true if jobs can have a network of their own, so that jobs with NetworkNone may run there. Records of nodes of earlier
+	// versions of Ares have false, so they get no such jobs.
+	OwnNetwork bool
 	// SessionTTL is how long the node's session lasts after its last renewal. The session's TTL is stored with the node,
 	// because servers may be configured differently. SessionTTL is negative when a revocation ended the session.
 	SessionTTL time.Duration

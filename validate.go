@@ -126,6 +126,18 @@ func (s Spec) checkProcess(p *Problems) {
 	text(p, "image", s.Image, 1024)
 	text(p, "working_dir", s.WorkingDir, 4096)
 	s.checkWorkingDir(p)
+	s.checkNetwork(p)
+}
+
+// checkNetwork checks the network of the job's processes. Several ranks without a network could not reach each other.
+func (s Spec) checkNetwork(p *Problems) {
+	members, network := max(s.Members, s.MinMembers), s.Placement().Network
+	switch {
+	case network != "" && network != NetworkHost && network != NetworkNone:
+		p.Add("network", "%q is unknown: use %s for the machine's network, or %s for no network", Clip(network), NetworkHost, NetworkNone)
+	case network == NetworkNone && members > 1:
+		p.Add("network", "%s is only for jobs with one member, because %d members could not reach each other: leave members out, or submit an array", NetworkNone, members)
+	}
 }
 
 // checkWorkingDir checks the working directory. It is a path on the node, or a path inside the job's code.

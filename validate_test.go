@@ -182,6 +182,24 @@ func TestLevelBesideClass(t *testing.T) {
 }
 
 // TestCheckTellsAllAtOnce checks that one answer lists every mistake in a request.
+func TestCheckNetwork(t *testing.T) {
+	for _, c := range []struct {
+		network string
+		members int
+		want    string
+	}{
+		{"", 4, ""}, {"host", 4, ""}, {"none", 0, ""}, {"none", 1, ""},
+		{"none", 2, "none is only for jobs with one member, because 2 members could not reach each other: leave members out, or submit an array"},
+		{"bridge", 1, `"bridge" is unknown: use host for the machine's network, or none for no network`},
+	} {
+		s := ares.Spec{Command: []string{"x"}, GPUs: 1, Members: c.members, Constraints: &ares.Placement{Network: c.network}}
+		err := s.Check()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), "network: "+c.want) {
+			t.Errorf("%q with %d members: %v, want %q", c.network, c.members, err, c.want)
+		}
+	}
+}
+
 func TestCheckTellsAllAtOnce(t *testing.T) {
 	err := ares.Spec{Members: -1, GPUs: -1, CPUs: -1, Queue: "/"}.Check()
 	bad, ok := errors.AsType[*ares.InvalidRequest](err)

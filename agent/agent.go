@@ -144,7 +144,7 @@ func (a *Agent) describe(machine *gpu.Machine, contained bool, noImages string) 
 		ID: cfg.Node, Address: address, Devices: machine.Devices, Links: machine.Links, CPUs: machine.CPUs,
 		MemoryMB: machine.MemoryMB, Labels: cfg.Labels, NUMA: machine.NUMA, Taints: cfg.Taints, Mock: machine.Mock, Contains: contained, Version: cfg.Version,
 		Isolation: ares.Truncate(a.isolation.describe(), 1024), Unfit: ares.Truncate(a.refuses, 512), TrustedOnly: a.isolation.trustedOnly(),
-		Images: noImages == "", NoImages: ares.Truncate(noImages, 1024),
+		Images: noImages == "", NoImages: ares.Truncate(noImages, 1024), OwnNetwork: a.isolation.noNetwork() == "",
 	}
 }
 

@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 )
 
@@ -14,6 +16,24 @@ import (
 type deviceNodes struct {
 	dev  string // /dev
 	proc string // /proc/driver/nvidia/gpus: the driver's information on each GPU
+}
+
+// checkDevices checks the patterns of devices that jobs may open.
+func (i *Isolation) checkDevices(p *ares.Problems) {
+	for n, pattern := range i.Devices {
+		if _, err := filepath.Match(pattern, ""); err != nil || !strings.HasPrefix(pattern, "/dev/") {
+			p.Add(fmt.Sprintf("isolation.devices[%d]", n), "%q must be a pattern of device files that begins with /dev/, such as /dev/infiniband/*", pattern)
+		}
+	}
+}
+
+// noDevices returns the reason why jobs have no filter of devices although isolation.device_filter is set, or "". If jobs run as the agent's
+// user, that is the reason for everything that is missing.
+func (i *isolation) noDevices() string {
+	if !i.DeviceFilter || i.mode == IsolateNone {
+		return ""
+	}
+	return i.means.NoDevices
 }
 
 // The method `hidden` returns the device files that a seat must not open. These are the files of all GPUs except the seat's

@@ -56,6 +56,13 @@ type Isolation struct {
 	// UserNamespaces lets jobs create user namespaces, which rootless containers need. With false, the filter denies them.
 	// The default is false.
 	UserNamespaces bool `yaml:"user_namespaces"`
+	// DeviceFilter lets jobs without an image open only the devices of the list below and those of every program, such as /dev/null,
+	// whatever the paths of their files are. It is used if jobs have users of their own and cgroups of version 2. The default is true.
+	DeviceFilter bool `yaml:"device_filter"`
+	// Devices lists patterns of device files that jobs may open if the permissions of the files allow it. The GPUs of other jobs stay
+	// closed. With user_namespaces, add /dev/fuse and /dev/net/tun for rootless containers. The default has the usual accelerators and
+	// fast networks.
+	Devices []string `yaml:"devices"`
 	// ShmMB is the size of the private /dev/shm of each job. 0 means half of the machine's memory, or the job's memory_mb if that is
 	// less. -1 means that jobs use the machine's /dev/shm. The default is 0.
 	ShmMB int `yaml:"shm_mb"`
@@ -87,9 +94,15 @@ const (
 	IsolateNone   = "none"
 )
 
+// defaultDevices are the usual accelerators and fast networks. The permissions of their files decide too, and so does what the seat hides.
+var defaultDevices = []string{
+	"/dev/nvidia*", "/dev/nvidia-caps*/*", "/dev/dri/*", "/dev/kfd", "/dev/accel*", "/dev/accel/*",
+	"/dev/infiniband/*", "/dev/gdrdrv", "/dev/knem", "/dev/xpmem", "/dev/hfi1_*",
+}
+
 // DefaultIsolation isolates jobs as far as the machine allows.
 func DefaultIsolation() Isolation {
-	return Isolation{Mode: IsolateAuto, UIDBase: 0x7000_0000, UIDRange: 0x0800_0000, Pids: 4096, PrivateTmp: true, Seccomp: true}
+	return Isolation{Mode: IsolateAuto, UIDBase: 0x7000_0000, UIDRange: 0x0800_0000, Pids: 4096, PrivateTmp: true, Seccomp: true, DeviceFilter: true, Devices: slices.Clone(defaultDevices)}
 }
 
 // Check reports every mistake in the isolation settings. Each mistake is reported with its configuration key.
@@ -127,6 +140,7 @@ func (i *Isolation) Check(p *ares.Problems) {
 		p.Add("isolation.tmp_mb", "is used only with isolation.private_tmp")
 	}
 	i.checkDisk(p)
+	i.checkDevices(p)
 	i.checkUserRange(p)
 }
 
@@ -429,8 +443,14 @@ func (i *isolation) describe() string {
 	if i.mode != IsolateNone && i.Seccomp && i.means.NoSeccomp != "" {
 		parts = append(parts, "no filter of system calls ("+i.means.NoSeccomp+")")
 	}
+	if why := i.noDevices(); why != "" {
+		parts = append(parts, "no filter of devices ("+why+")")
+	}
 	if why := i.noDisk(); why != "" {
 		parts = append(parts, "no limit of disk space ("+why+")")
+	}
+	if i.mode != IsolateNone && i.means.NoNetwork != "" {
+		parts = append(parts, "no network of their own, so no jobs with network: none ("+i.means.NoNetwork+")")
 	}
 	limits := "no limits (no cgroup controllers)"
 	if len(i.means.Limited) > 0 {
@@ -459,6 +479,9 @@ func (i *isolation) refusalReason() string {
 	}
 	if i.Seccomp && i.means.NoSeccomp != "" {
 		missing = append(missing, "a filter of system calls ("+i.means.NoSeccomp+")")
+	}
+	if why := i.noDevices(); why != "" {
+		missing = append(missing, "a filter of devices ("+why+")")
 	}
 	if why := i.noDisk(); why != "" && i.mode != IsolateNone && i.means.Sandbox {
 		missing = append(missing, "a limit of disk space ("+why+")")

@@ -34,6 +34,8 @@ func mustOpen(t *testing.T, cfg Isolation, means run.Means) *isolation {
 func TestIsolationOfAMachine(t *testing.T) {
 	notRoot := run.Means{NoUsers: "the agent is not root", NoSandbox: "the agent is not root"}
 	inContainer := run.Means{Users: true, NoSandbox: "unshare: operation not permitted", Limited: []string{"memory"}, CgroupVersion: 1}
+	closed := whole()
+	closed.NoDevices = "the test says so"
 	for _, c := range []struct {
 		name, mode string
 		means      run.Means
@@ -47,6 +49,10 @@ func TestIsolationOfAMachine(t *testing.T) {
 		{
 			"not root", IsolateAuto, notRoot, "none, the agent is not root: jobs run as the agent's user; no limits (no cgroup controllers)",
 			"users of their own (the agent is not root), mounts of their own (the agent is not root), a cgroup controller for cpu, a cgroup controller for memory, a cgroup controller for pids", "",
+		},
+		{
+			"no filter of devices", IsolateAuto, closed,
+			"a user for each tenant; own /tmp, processes and devices; no filter of devices (the test says so); limits of", "a filter of devices (the test says so)", "",
 		},
 		{"not root, and asked for", IsolateTenant, notRoot, "", "", "isolation.mode tenant: the agent is not root"},
 		{

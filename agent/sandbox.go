@@ -11,7 +11,10 @@ import (
 // the number of the job's ranks on all nodes.
 func (a *Agent) sandbox(job *ares.Spec, ranks int, scratch string, hide []string) run.Sandbox {
 	i := a.isolation
-	s := run.Sandbox{Seccomp: i.Seccomp && i.means.NoSeccomp == "", UserNamespaces: i.UserNamespaces, Scoped: ranks == 1}
+	s := run.Sandbox{Seccomp: i.Seccomp && i.means.NoSeccomp == "", UserNamespaces: i.UserNamespaces, Scoped: ranks == 1, OwnNetwork: job.HasOwnNetwork()}
+	if i.DeviceFilter && i.means.NoDevices == "" {
+		s.FilterDevices, s.Devices = true, i.Devices
+	}
 	if !i.means.Sandbox {
 		return s
 	}
@@ -29,6 +32,14 @@ func (a *Agent) sandbox(job *ares.Spec, ranks int, scratch string, hide []string
 	s.ShareShm = s.ShmMB > 0 && ranks > 1
 	s.OwnUser = (i.mode == IsolateTenant || i.mode == IsolateJob) && i.named[job.Tenant] == nil
 	return s
+}
+
+// noNetwork returns the reason why jobs cannot have a network of their own on this machine, or "" if they can.
+func (i *isolation) noNetwork() string {
+	if i.mode == IsolateNone {
+		return "jobs run as the agent's user"
+	}
+	return i.means.NoNetwork
 }
 
 // minDiskMB is the smallest file system of a rank. The file system itself needs a few MB.

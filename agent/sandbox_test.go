@@ -65,8 +65,20 @@ func TestSandboxOfAJob(t *testing.T) {
 			run.Sandbox{Private: true, OwnTmp: true, Seccomp: true, UserNamespaces: true},
 		},
 		{
+			"no network", func(i *Isolation, _ *run.Means) { i.ShmMB = -1 }, ares.Spec{Constraints: &ares.Placement{Network: ares.NetworkNone}}, 1,
+			run.Sandbox{Private: true, OwnTmp: true, Seccomp: true, OwnNetwork: true},
+		},
+		{
 			"no filter", func(i *Isolation, _ *run.Means) { i.ShmMB, i.Seccomp = -1, false }, ares.Spec{}, 1,
 			run.Sandbox{Private: true, OwnTmp: true},
+		},
+		{
+			"no filter of devices", func(i *Isolation, _ *run.Means) { i.ShmMB, i.DeviceFilter = -1, false }, ares.Spec{}, 1,
+			run.Sandbox{Private: true, OwnTmp: true, Seccomp: true},
+		},
+		{
+			"no filter of devices possible", func(i *Isolation, m *run.Means) { i.ShmMB, m.NoDevices = -1, "no" }, ares.Spec{}, 1,
+			run.Sandbox{Private: true, OwnTmp: true, Seccomp: true},
 		},
 		{
 			"no filter possible", func(i *Isolation, m *run.Means) { i.ShmMB, m.NoSeccomp = -1, "no" }, ares.Spec{}, 1,
@@ -80,6 +92,9 @@ func TestSandboxOfAJob(t *testing.T) {
 		}
 		c.want.Scoped = c.ranks == 1 // ranks of one job reach each other
 		c.want.OwnUser = c.want.Private
+		if !strings.HasPrefix(c.name, "no filter of devices") {
+			c.want.FilterDevices, c.want.Devices = true, defaultDevices
+		}
 		got := (&Agent{isolation: i}).sandbox(&c.job, c.ranks, "", nil)
 		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
@@ -170,6 +185,30 @@ func TestUserOfAJob(t *testing.T) {
 	}
 	if u, err := one.ofJob("t", "job-b"); err == nil || !strings.Contains(err.Error(), "would get the same UID") {
 		t.Errorf("%+v is the other's user: %v", u, err)
+	}
+}
+
+// TestNoJobGetsTheNetworkInstead lets the server order a job with the network none on a machine that cannot keep it from the network. An
+// earlier version of the scheduler may have placed it there.
+func TestNoJobGetsTheNetworkInstead(t *testing.T) {
+	for _, network := range []string{ares.NetworkHost, ares.NetworkNone} {
+		d := newDoor(t)
+		cfg := DefaultIsolation()
+		cfg.Mode, cfg.AllowUntrusted = IsolateNone, true
+		h := newHandsApart(t, d, t.TempDir(), cfg)
+		if h.Node().OwnNetwork {
+			t.Error("the node says that it can")
+		}
+		ran := filepath.Join(h.dir, "ran")
+		o := secretSeat(100, "touch "+ran)
+		o.Spec.Network = network
+		d.order(o)
+		eventually(t, "its end", func() bool { return len(d.said("release")) > 0 })
+		_, err := os.Stat(ran)
+		got := d.said("finish")
+		if lost := len(got) == 1 && got[0].outcome == string(ares.OutcomeLost); len(got) != 1 || lost != (network == ares.NetworkNone) || lost == (err == nil) {
+			t.Errorf("network %s: ran %v, finished as %+v", network, err == nil, got)
+		}
 	}
 }
 

@@ -98,7 +98,7 @@ func (s *seat) claim(ctx context.Context, digest string) error {
 
 // The method `start` starts the seat's process under a supervisor, or records why that is not possible.
 func (s *seat) start(ctx context.Context) error {
-	if why := cmp.Or(s.agent.refuses, s.untrusted(), s.agent.missingDevices(s.order.Shares)); why != "" {
+	if why := cmp.Or(s.agent.refuses, s.untrusted(), s.lacksNetwork(), s.agent.missingDevices(s.order.Shares)); why != "" {
 		s.end(run.Result{Outcome: run.Lost, Reason: why, Ended: time.Now()}) // the node's fault, not the job's
 		return nil
 	}
@@ -166,6 +166,16 @@ func (s *seat) untrusted() string {
 		return ""
 	}
 	return "node " + s.agent.cfg.Node + " does not isolate jobs, so it runs only jobs of platform administrators: run its agent as root, or set isolation.allow_untrusted"
+}
+
+// lacksNetwork returns the reason why this machine cannot keep the job from its network, or "". The job never runs with the network instead.
+func (s *seat) lacksNetwork() string {
+	job := s.order.GetSpec().Spec()
+	why := s.agent.isolation.noNetwork()
+	if why == "" || !job.HasOwnNetwork() {
+		return ""
+	}
+	return "node " + s.agent.cfg.Node + " cannot keep the job from its network (network: none): " + why
 }
 
 func (s *seat) end(res run.Result) {

@@ -62,8 +62,11 @@ type NodeInfo struct {
 	// Thousandths of a CPU core in addition to cpu_cores, 0 to 999.
 	CpuMilli int32 `protobuf:"varint,33,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
 	// The node runs jobs with an image. Otherwise no_images says why it does not.
-	Images        bool   `protobuf:"varint,34,opt,name=images,proto3" json:"images,omitempty"`
-	NoImages      string `protobuf:"bytes,35,opt,name=no_images,json=noImages,proto3" json:"no_images,omitempty"`
+	Images   bool   `protobuf:"varint,34,opt,name=images,proto3" json:"images,omitempty"`
+	NoImages string `protobuf:"bytes,35,opt,name=no_images,json=noImages,proto3" json:"no_images,omitempty"`
+	// Jobs can have a network of their own there, so the node runs jobs with the
+	// network none. If it is false, isolation says why.
+	OwnNetwork    bool `protobuf:"varint,36,opt,name=own_network,json=ownNetwork,proto3" json:"own_network,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -250,6 +253,13 @@ func (x *NodeInfo) GetNoImages() string {
 		return x.NoImages
 	}
 	return ""
+}
+
+func (x *NodeInfo) GetOwnNetwork() bool {
+	if x != nil {
+		return x.OwnNetwork
+	}
+	return false
 }
 
 // DeviceInfo is one accelerator as its agent reports it.
@@ -2828,7 +2838,7 @@ var File_apipb_agent_proto protoreflect.FileDescriptor
 
 const file_apipb_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x13apipb/session.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x06\n" +
+	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x13apipb/session.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfc\x06\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12-\n" +
@@ -2853,7 +2863,9 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x14jobs_outlive_session\x18  \x01(\bR\x12jobsOutliveSession\x12\x1b\n" +
 	"\tcpu_milli\x18! \x01(\x05R\bcpuMilli\x12\x16\n" +
 	"\x06images\x18\" \x01(\bR\x06images\x12%\n" +
-	"\tno_images\x18# \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\bnoImages\x1a9\n" +
+	"\tno_images\x18# \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\bnoImages\x12\x1f\n" +
+	"\vown_network\x18$ \x01(\bR\n" +
+	"ownNetwork\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x1f\x10 R\n" +

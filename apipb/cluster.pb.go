@@ -1086,8 +1086,11 @@ type Node struct {
 	// node does not isolate jobs.
 	TrustedOnly bool `protobuf:"varint,40,opt,name=trusted_only,json=trustedOnly,proto3" json:"trusted_only,omitempty"`
 	// The node runs jobs with an image. Otherwise no_images says why it does not.
-	Images        bool   `protobuf:"varint,41,opt,name=images,proto3" json:"images,omitempty"`
-	NoImages      string `protobuf:"bytes,42,opt,name=no_images,json=noImages,proto3" json:"no_images,omitempty"`
+	Images   bool   `protobuf:"varint,41,opt,name=images,proto3" json:"images,omitempty"`
+	NoImages string `protobuf:"bytes,42,opt,name=no_images,json=noImages,proto3" json:"no_images,omitempty"`
+	// Jobs can have a network of their own there, so the node runs jobs with the
+	// network none. If it is false, isolation says why.
+	OwnNetwork    bool `protobuf:"varint,43,opt,name=own_network,json=ownNetwork,proto3" json:"own_network,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1323,6 +1326,13 @@ func (x *Node) GetNoImages() string {
 		return x.NoImages
 	}
 	return ""
+}
+
+func (x *Node) GetOwnNetwork() bool {
+	if x != nil {
+		return x.OwnNetwork
+	}
+	return false
 }
 
 // NodeScore is the reliability of a node. Counts decay with a half-life of one
@@ -3687,7 +3697,7 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13DeleteTenantRequest\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\"0\n" +
 	"\x14DeleteTenantResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\xb6\b\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\xd7\b\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -3721,7 +3731,9 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\tisolation\x18\x1a \x01(\tR\tisolation\x12!\n" +
 	"\ftrusted_only\x18( \x01(\bR\vtrustedOnly\x12\x16\n" +
 	"\x06images\x18) \x01(\bR\x06images\x12\x1b\n" +
-	"\tno_images\x18* \x01(\tR\bnoImages\x1a9\n" +
+	"\tno_images\x18* \x01(\tR\bnoImages\x12\x1f\n" +
+	"\vown_network\x18+ \x01(\bR\n" +
+	"ownNetwork\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x02\n" +

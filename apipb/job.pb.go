@@ -144,6 +144,10 @@ type JobSpec struct {
 	OnPartition string `protobuf:"bytes,81,opt,name=on_partition,json=onPartition,proto3" json:"on_partition,omitempty"`
 	// With on_partition fence: how long the cluster may be silent, 60 to 86,400.
 	ClusterLostAfterSeconds int32 `protobuf:"varint,82,opt,name=cluster_lost_after_seconds,json=clusterLostAfterSeconds,proto3" json:"cluster_lost_after_seconds,omitempty"`
+	// The network of the processes: host (default) is the machine's network. With none, the
+	// job has only a loopback interface of its own, so it reaches nothing outside of itself.
+	// A job with none has one member. Only nodes that can isolate jobs in this way get it.
+	Network string `protobuf:"bytes,83,opt,name=network,proto3" json:"network,omitempty"`
 	// Files and directories of the node that a job with an image sees, at most 16. The node
 	// must allow them in its setting images.mounts, and the job's user needs rights of its
 	// own to them. The job does not start without one of them.
@@ -495,6 +499,13 @@ func (x *JobSpec) GetClusterLostAfterSeconds() int32 {
 		return x.ClusterLostAfterSeconds
 	}
 	return 0
+}
+
+func (x *JobSpec) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
 }
 
 func (x *JobSpec) GetMounts() []*Mount {
@@ -4982,7 +4993,7 @@ var File_apipb_job_proto protoreflect.FileDescriptor
 
 const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
-	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf9\x0e\n" +
+	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x0f\n" +
 	"\aJobSpec\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -5037,7 +5048,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\tcpu_milli\x18G \x01(\x05R\bcpuMilli\x12$\n" +
 	"\x04data\x18P \x03(\v2\x10.ares.v1.DataSetR\x04data\x12!\n" +
 	"\fon_partition\x18Q \x01(\tR\vonPartition\x12;\n" +
-	"\x1acluster_lost_after_seconds\x18R \x01(\x05R\x17clusterLostAfterSeconds\x12&\n" +
+	"\x1acluster_lost_after_seconds\x18R \x01(\x05R\x17clusterLostAfterSeconds\x12\x18\n" +
+	"\anetwork\x18S \x01(\tR\anetwork\x12&\n" +
 	"\x06mounts\x18Z \x03(\v2\x0e.ares.v1.MountR\x06mounts\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -42,6 +43,7 @@ type Job struct {
 	Command           []string          `json:"command" doc:"command line with arguments"`
 	Image             string            `json:"image" doc:"container image; empty for none"`
 	Mounts            []string          `json:"mounts" doc:"what it mounts from its nodes, as SOURCE:TARGET or SOURCE:TARGET:ro"`
+	Network           string            `json:"network" doc:"host, or none for no network"`
 	EnvironmentNames  []string          `json:"environment_names" doc:"names of its variables; policies cannot read the values"`
 	WorkingDir        string            `json:"working_dir" doc:"working directory"`
 	NodeSelector      map[string]string `json:"node_selector" doc:"required node labels"`
@@ -128,6 +130,7 @@ func NewJob(said ares.Spec) Job {
 		Name: s.Name, Queue: s.Queue, Priority: s.PriorityValue(), PriorityClass: string(s.PriorityClass), Members: s.Members, MinMembers: s.MinMembers,
 		GPUCount: s.GPUs, GPUs: s.TotalGPUs(), GPUMilli: s.GPUMilli, AcceleratorType: s.AcceleratorType, GPUModel: s.GPUModel, AllowMixedModels: s.AllowMixedModels, MIGProfile: s.MIGProfile,
 		GPUMemoryMB: s.GPUMemoryMB, CPUCores: ares.RoundUpCPUs(s.MilliCPUs()), MemoryMB: s.MemoryMB, Command: s.Argv(), Image: s.Image,
+		Network:          cmp.Or(p.Network, ares.NetworkHost),
 		EnvironmentNames: slices.Sorted(maps.Keys(s.Environment)), WorkingDir: s.WorkingDir, NodeSelector: p.NodeSelector,
 		NodeRequirements: p.NodeRequirements.Strings(),
 		Regions:          p.Regions, LatencySensitive: p.LatencySensitive, HasDeadline: !s.Deadline.IsZero(), Deadline: s.Deadline,

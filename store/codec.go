@@ -13,7 +13,11 @@ import (
 
 // readerVersion is the newest record format that this program can read. A record that needs a newer
 // format is rejected rather than misread.
-const readerVersion = 1
+const readerVersion = 2
+
+// networkReader is the format of jobs with ares.NetworkNone. A version of Ares that does not know this field would run
+// such a job with the machine's network.
+const networkReader = 2
 
 func marshal(body *storepb.Record) (string, error) {
 	data, err := proto.Marshal(body)
@@ -46,13 +50,17 @@ func parse(key string, data []byte) (*storepb.Record, error) {
 }
 
 func jobRecord(j *ares.Job) *storepb.Record {
-	return &storepb.Record{Body: &storepb.Record_Job{Job: &storepb.Job{
+	rec := &storepb.Record{Body: &storepb.Record_Job{Job: &storepb.Job{
 		Spec: apipb.NewJobSpec(&j.Spec), Digest: j.Digest[:], AcceptedAt: micros(j.AcceptedAt),
 		Owner: j.Owner, RetryOf: string(j.RetryOf), Defaults: ares.DefaultsVersion,
 		ArrayOf: string(j.ArrayOf), ArrayIndex: j.ArrayIndex, ArrayCount: j.ArrayCount,
 		Notes: noteRecords(j.Notes), Trusted: j.Trusted, Untrusted: !j.Trusted,
 		OriginHub: originHub(j.Origin), OriginEpoch: originEpoch(j.Origin),
 	}}}
+	if j.HasOwnNetwork() {
+		rec.MinReader = networkReader
+	}
+	return rec
 }
 
 func jobOf(m *storepb.Job, id ares.JobID, revision int64) *ares.Job {

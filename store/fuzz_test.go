@@ -199,6 +199,6 @@ func records() map[string]*storepb.Record {
 		authorityKey:        {Body: &storepb.Record_Authority{Authority: &storepb.Authority{Certificate: []byte("c"), Key: []byte("k"), Salt: []byte("s")}}},
 		auditMarkKey("s"):   {Body: &storepb.Record_AuditMark{AuditMark: &storepb.AuditMark{Sequence: 7, Hash: "h", Key: "k", At: 1}}},
 		planKey:             {Body: &storepb.Record_Plan{Plan: &storepb.LoopPlan{Sequence: 3}}},
-		claimKey("a", 0):    {MinReader: 2, Body: &storepb.Record_Leader{Leader: &storepb.Leader{Server: "s"}}},
+		claimKey("a", 0):    {MinReader: readerVersion + 1, Body: &storepb.Record_Leader{Leader: &storepb.Leader{Server: "s"}}},
 	}
 }

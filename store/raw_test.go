@@ -137,7 +137,7 @@ func TestARecordThisVersionCannotReadIsRefused(t *testing.T) {
 	key := "/ares/jobs/" + string(job.ID)
 	good := r.record(t, key)
 	newer := proto.CloneOf(good)
-	newer.MinReader = 2
+	newer.MinReader = 3
 	unknownBody := &storepb.Record{}
 	future(unknownBody, "a body of another kind")
 	for name, c := range map[string]struct {
@@ -240,7 +240,7 @@ func TestARoomOfANewerVersionIsLeftAlone(t *testing.T) {
 	if err := r.s.Watch(t.Context(), func(ares.Batch) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("got %v, want the room to be ignored", err)
 	}
-	rec.MinReader = 2
+	rec.MinReader = 3
 	r.put(t, "/ares/wings/w1", encode(t, rec))
 	err := r.s.Watch(t.Context(), func(ares.Batch) error { return enough })
 	if err == nil || !strings.Contains(err.Error(), "/ares/wings/w1") {

@@ -144,7 +144,7 @@ func (s *sharedValues) placement(v **ares.Placement) {
 	}
 	sum, size := uint64(0), 0
 	add := func(e string) { sum, size = sum*31+maphash.String(sharedSeed, e), size+len(e) }
-	for _, e := range []*string{&p.Strategy, &p.RequiredLevel, &p.PreferredLevel, &p.PreferredDomain, &p.NetworkBandwidth} {
+	for _, e := range []*string{&p.Strategy, &p.RequiredLevel, &p.PreferredLevel, &p.PreferredDomain, &p.NetworkBandwidth, &p.Network} {
 		s.string(e)
 		add(*e)
 	}

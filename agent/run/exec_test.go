@@ -56,6 +56,17 @@ func (w *world) output(x *Exec, input string) (stdout, stderr string, code int, 
 	return out.String(), errs.String(), code, sig
 }
 
+// answers returns what the attempts of the intruder program led to, from what it has printed.
+func answers(log string) map[string]string {
+	said := map[string]string{}
+	for line := range strings.Lines(log) {
+		if attempt, answer, ok := strings.Cut(strings.TrimSpace(line), ": "); ok {
+			said[attempt] = answer
+		}
+	}
+	return said
+}
+
 // expect reads until a text has come.
 func (w *world) expect(x *Exec, text string) {
 	w.Helper()

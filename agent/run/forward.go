@@ -17,8 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
 // A `listener` is a TCP socket of this machine that accepts connections.
@@ -37,6 +35,14 @@ func (p *Proc) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 		_, why := p.r.Contained()
 		return nil, fmt.Errorf("this node cannot tell which processes belong to the job, because it has no cgroups for jobs: %s", why)
 	}
+	if p.order.Sandbox.OwnNetwork {
+		return p.dialInside(ctx, port)
+	}
+	return p.dialHere(ctx, port)
+}
+
+// dialHere connects to a port of the job in the network of this thread.
+func (p *Proc) dialHere(ctx context.Context, port uint16) (net.Conn, error) {
 	target, inode, err := p.target(port)
 	if err != nil {
 		return nil, err
@@ -128,9 +134,9 @@ func serves(all []listener, to netip.AddrPort) (out []listener) {
 	return out
 }
 
-// listeners reads the listening TCP sockets of this machine's network namespace.
+// listeners reads the listening TCP sockets of the network that this thread is in.
 func listeners() (out []listener, err error) {
-	for _, name := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
+	for _, name := range []string{"/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"} {
 		text, err := os.ReadFile(name)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // no IPv6
@@ -176,12 +182,12 @@ func parseSocketAddr(text string) (netip.AddrPort, bool) {
 
 // sockets returns the inodes of the sockets that processes of the job have open.
 func (p *Proc) sockets() (map[string]bool, error) {
-	procs, err := os.ReadFile(filepath.Join(p.order.Cgroup, seat.JobGroup, "cgroup.procs"))
+	pids, err := p.pids()
 	if err != nil {
-		return nil, ErrEnded
+		return nil, err
 	}
 	out := map[string]bool{}
-	for pid := range strings.FieldsSeq(string(procs)) {
+	for _, pid := range pids {
 		dir := filepath.Join("/proc", pid, "fd")
 		files, _ := os.ReadDir(dir) // an error means that the process has ended
 		for _, f := range files {

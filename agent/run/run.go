@@ -101,6 +101,8 @@ type Runner struct {
 	noSandbox   string      // why jobs cannot have a Sandbox, "" if they can
 	shm         sync.Mutex  // guards the mounts in sharedShmDir
 	noSeccomp   string      // why jobs cannot have Sandbox.Seccomp, "" if they can
+	noDevices   string      // why jobs cannot have Sandbox.FilterDevices, "" if they can
+	noNetwork   string      // why jobs cannot have Sandbox.OwnNetwork, "" if they can
 	bin         *trash.Bin  // what jobs left; its content is deleted by the caller of Trash
 	kept        keptLogs    // logs of forgotten seats
 	untidy      error       // what could not be cleaned up when the Runner was opened
@@ -169,7 +171,8 @@ func (r *Runner) prepare() error {
 		return err
 	}
 	r.findCgroups(string(mounts), string(own))
-	r.noSandbox, r.noSeccomp = r.probeSandbox(), r.probeSeccomp()
+	r.noSandbox, r.noSeccomp, r.noNetwork = r.probeSandbox(), r.probeIsolation(seat.ProbeSeccomp), r.probeIsolation(seat.ProbeNetwork)
+	r.noDevices = r.probeDevices()
 	r.unmountShm()
 	r.untidy = r.tidyLogs()
 	return nil

@@ -171,6 +171,7 @@ func (w *world) start(spec Spec) *Proc {
 	w.Helper()
 	if setApart {
 		spec = apart(spec)
+		spec.Sandbox.OwnNetwork, spec.Sandbox.FilterDevices = true, w.noDevices == "" && w.cgroup != ""
 	}
 	if setInImage {
 		spec = w.inImage(spec)

@@ -46,12 +46,16 @@ type Means struct {
 	NoSeccomp string
 	// NoDisk is the reason why jobs cannot have a file system of their own (Sandbox.DiskMB), "" if they can.
 	NoDisk string
+	// NoDevices is the reason why jobs cannot have a filter of devices (Sandbox.FilterDevices), "" if they can.
+	NoDevices string
+	// NoNetwork is the reason why jobs cannot have a network of their own (Sandbox.OwnNetwork), "" if they can.
+	NoNetwork string
 }
 
 // Means returns the kinds of job isolation that this machine supports.
 func (r *Runner) Means() Means {
 	status, err := os.ReadFile("/proc/self/status")
-	m := Means{NoUsers: noUsers(os.Geteuid(), string(status), err), Sandbox: r.noSandbox == "", NoSandbox: r.noSandbox, NoSeccomp: r.noSeccomp, NoDisk: noDisk()}
+	m := Means{NoUsers: noUsers(os.Geteuid(), string(status), err), Sandbox: r.noSandbox == "", NoSandbox: r.noSandbox, NoSeccomp: r.noSeccomp, NoDisk: noDisk(), NoNetwork: r.noNetwork, NoDevices: r.noDevices}
 	m.Users = m.NoUsers == ""
 	for _, name := range []string{"cpu", "memory", "pids"} {
 		if r.limits.has(name) {
@@ -124,12 +128,12 @@ func (r *Runner) probeSandbox() string {
 	return ""
 }
 
-// probeSeccomp tests the filter of system calls and returns the reason why it does not work, or "" if it works.
-func (r *Runner) probeSeccomp() string {
+// probeIsolation lets the supervisor test one kind of isolation, and returns the reason why it does not work, or "" if it works.
+func (r *Runner) probeIsolation(argument string) string {
 	if os.Geteuid() != 0 {
 		return "the agent is not root"
 	}
-	c := exec.Command(r.supervisor, seat.ProbeSeccomp)
+	c := exec.Command(r.supervisor, argument)
 	c.Env = []string{}
 	if out, err := c.Output(); err != nil {
 		return strings.TrimSpace(string(out) + " (" + err.Error() + ")")
@@ -159,6 +163,13 @@ func (r *Runner) place(o *seat.Order) error {
 	}
 	if o.Sandbox.Seccomp && (o.User == nil || r.noSeccomp != "") {
 		return fmt.Errorf("the job cannot run with a filter of system calls: the job must have a separate user (has one: %t), and the machine must support filters (problem: %q)", o.User != nil, r.noSeccomp)
+	}
+	if o.Sandbox.FilterDevices && (o.User == nil || !o.Contained() || r.noDevices != "") {
+		return fmt.Errorf("the job cannot run with a filter of devices: the job must have a separate user (has one: %t) and a cgroup (has one: %t), and the machine must support such filters (problem: %q)",
+			o.User != nil, o.Contained(), r.noDevices)
+	}
+	if o.Sandbox.OwnNetwork && (o.User == nil || r.noNetwork != "") {
+		return fmt.Errorf("the job cannot run without the machine's network: the job must have a separate user (has one: %t), and the machine must support network namespaces (problem: %q)", o.User != nil, r.noNetwork)
 	}
 	if o.Sandbox.Private {
 		o.Progress, o.Checkpoint, o.Tmp = seat.SandboxProgress, seat.SandboxCheckpoint, seat.SandboxTmp

@@ -95,13 +95,7 @@ func (w *world) intrude(spoil func(*Spec), attempts ...string) map[string]string
 		spoil(&spec)
 	}
 	w.want(w.start(spec), Exited, 0)
-	said := map[string]string{}
-	for line := range strings.Lines(w.log(spec.Key)) {
-		if attempt, answer, ok := strings.Cut(strings.TrimSpace(line), ": "); ok {
-			said[attempt] = answer
-		}
-	}
-	return said
+	return answers(w.log(spec.Key))
 }
 
 // withIntruder returns a directory that every user may write to, with the intruder program.
@@ -126,70 +120,6 @@ func (w *world) setUserID(path string) {
 	}
 	if err != nil {
 		w.Fatal(err)
-	}
-}
-
-// TestIntruder checks that a job cannot reach the agent, its files, or the jobs of other tenants.
-func TestIntruder(t *testing.T) {
-	needRoot(t)
-	w := newWorld(t)
-	token := filepath.Join(w.dir, "token")
-	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	other := sh("echo up; sleep 1000")
-	other.User, other.Sandbox.Private, other.Sandbox.Scratch = tenantB, true, w.open()
-	victim := w.start(other)
-	w.untilUp(other.Key)
-	pid, job := fmt.Sprint(victim.Pid()), filepath.Join(w.dir, "seats", other.Key.String())
-	supervisor, me := fmt.Sprint(w.supervisorPid(victim)), fmt.Sprint(os.Getpid())
-	if err := os.Chmod(other.Sandbox.Scratch, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	const no, never, unseen = "permission denied", "operation not permitted", "no such file or directory"
-	want := map[string]string{
-		"read=" + token: no, "list=" + w.dir: no, "write=" + w.dir + "/new": no,
-		"read=" + job + "/spec": no, "write=" + job + "/tmp/x": no, "write=" + other.Sandbox.Scratch + "/x": no,
-		"read=/etc/shadow": no, "read=/proc/1/environ": unseen, "read=/proc/" + pid + "/environ": unseen,
-		"read=/proc/" + me + "/environ": unseen, "list=/proc/" + supervisor: unseen,
-		"kill=" + pid: never, "kill=" + supervisor: never, "kill=" + me: never, "kill=1": never,
-		"ptrace=" + pid: never, "ptrace=" + me: never,
-		"setuid=0": never, "setgroups=0": never, "nice=-5": no,
-		"mknod=/tmp/device": never, "mount=/tmp": never, "umount=/proc": never, "umount=" + seat.SandboxDir: never,
-		"write=/proc/sys/kernel/core_pattern": no, "write=" + seat.SandboxDir + "/new": no,
-		"run=" + SandboxWork + "/set-user-id": "uid=1879048200 gid=1879048200 groups=1879048200", // euid=0 must not appear
-		"write=" + seat.SandboxTmp + "/mine":  "did",
-	}
-	for _, path := range []string{
-		"/proc/sysrq-trigger", "/proc/sys/vm/drop_caches", "/proc/sys/kernel/modprobe", "/sys/kernel/uevent_helper", "/sys/power/state", "/dev/mem",
-		"/dev/kmsg", "/dev/loop-control", "/dev/loop0", "/dev/userfaultfd", "/dev/btrfs-control", "/dev/tty1",
-		string(w.defaultGroup(other.Key)) + "/cgroup.kill", string(w.defaultGroup(other.Key)) + "/job/cgroup.procs", string(w.defaultGroup(key("intruder"))) + "/job/cgroup.procs",
-		string(w.defaultGroup(key("intruder"))) + "/job/pids.max",
-	} {
-		if _, err := os.Stat(path); err == nil || strings.Contains(path, key("intruder").String()) {
-			want["write="+path] = no
-		}
-	}
-	var attempts []string
-	for a := range want {
-		attempts = append(attempts, a)
-	}
-	said := w.intrude(nil, attempts...)
-	for a, answer := range want {
-		if !strings.HasSuffix(said[a], answer) {
-			t.Errorf("%s: %q, want %q", a, said[a], answer)
-		}
-	}
-	if !lives(victim.Pid()) {
-		t.Error("the other job is dead")
-	}
-	tmp, hidden := "write=/tmp/ares-mine-"+me, "list="+w.openIn("/tmp")
-	said = w.intrude(func(s *Spec) { s.Sandbox.OwnTmp, s.Rank = true, 1 }, tmp, hidden, "umount=/tmp")
-	if said[tmp] != "did" || !strings.HasSuffix(said[hidden], unseen) || !strings.HasSuffix(said["umount=/tmp"], never) {
-		t.Errorf("with a /tmp of its own: %v", said)
-	}
-	if _, err := os.Stat("/tmp/ares-mine-" + me); err == nil {
-		t.Error("the job's /tmp is the machine's")
 	}
 }
 

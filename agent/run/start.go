@@ -166,7 +166,7 @@ func (r *Runner) furnish(ctx context.Context, order seat.Order, again bool) (loc
 			}
 		}
 	}
-	return lock, r.limits.furnish(&order, again)
+	return lock, errors.Join(r.limits.furnish(&order, again), filterDevicesOf(&order))
 }
 
 // The method `launch` gives the seat a supervisor: the idle one if there is one, or a new one. The supervisor is in the seat's

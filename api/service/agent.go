@@ -182,6 +182,10 @@ func (d *AgentService) ClaimSeat(ctx context.Context, req *apipb.ClaimSeatReques
 func (d *AgentService) mayRun(node string) func(*ares.Job) error {
 	n := d.View.Node(node)
 	return func(job *ares.Job) error {
+		if n != nil && job.HasOwnNetwork() && !n.Node.OwnNetwork {
+			return ares.Errorf(ares.Forbidden, "job %s may not run on node %s, because the node cannot keep it from the network (network: none): "+
+				"update its agent and run it as root", job.ID, node)
+		}
 		if n != nil && (job.Trusted || !n.Node.TrustedOnly) {
 			return nil
 		}

@@ -107,6 +107,9 @@ func writeRequest(s output.Sheet, j *apipb.Job) {
 	s.Line("Command", output.CommandLine(append(slices.Clone(j.GetCommand()), j.GetArgs()...)))
 	s.Line("Image", imageText(j))
 	s.List("Mounts", mountTexts(j))
+	if j.GetSpec().GetNetwork() == ares.NetworkNone {
+		s.Line("Network", "none: only a loopback interface of its own")
+	}
 	s.Line("Labels", output.Pairs(j.GetSpec().GetLabels()))
 	s.List("Notify", j.GetSpec().GetNotify())
 }

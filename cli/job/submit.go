@@ -292,6 +292,7 @@ var (
 		{"accelerator-type", "accelerator_type", "gpu, tpu, fpga or custom"},
 		{"workdir", "working_dir", "working directory: an absolute path on the node or, with --sync, a path inside the synced directory"},
 		{"image", "image", "container image: HOST/NAME:TAG, or oci-archive:, docker-archive: or dir: with a path on the nodes"},
+		{"network", "network", "network of the job: host (default), or none for only a loopback interface of its own"},
 		{"execution-mode", "execution_mode", "restart (default), or at_most_once to never run the job again after it failed or its node was lost"},
 		{"on-partition", "on_partition", "at a hub, when the job's cluster is silent: wait for it (default), or fence to run the job in another cluster"},
 	}

@@ -24,7 +24,7 @@ func (s *supervisor) spawnContainer() birth {
 	if err := s.order.Charge(&s.process.charged); err != nil {
 		return unable("limit the job", err)
 	}
-	if err := errors.Join(setLimits(o), furnishContainer(o)); err != nil {
+	if err := errors.Join(setLimits(o), furnishNetwork(o), furnishContainer(o)); err != nil {
 		return unable("prepare the container", err)
 	}
 	if why, err := s.bindData(); why != "" || err != nil {
@@ -51,6 +51,9 @@ func (s *supervisor) spawnContainer() birth {
 	}
 	var pid int
 	if onMachine(func() { pid, err = s.verifyContainer() }); err != nil {
+		return unable("verify the container", err)
+	}
+	if err = s.verifyNetwork(strconv.Itoa(pid)); err != nil {
 		return unable("verify the container", err)
 	}
 	if why, err = s.attachMounts(pid, trees); err != nil {

@@ -43,6 +43,10 @@ func main() {
 		probeSeccomp()
 		return
 	}
+	if len(os.Args) == 2 && os.Args[1] == seat.ProbeNetwork {
+		probeNetwork()
+		return
+	}
 	if len(os.Args) == 2 && os.Args[1] == seat.Inside {
 		beginInside()
 	}

@@ -30,6 +30,9 @@ func (s *supervisor) apart() error {
 	if o.User == nil {
 		return nil // the job runs as root or as the agent's own user, which could undo the isolation
 	}
+	if err := furnishNetwork(o); err != nil {
+		return err
+	}
 	if o.Sandbox.Private {
 		if err := furnish(o); err != nil {
 			return err

@@ -197,7 +197,7 @@ func (f *Feasibility) checkCapacity(stored *ares.Spec, trusted bool) error {
 	if never == nil {
 		return nil
 	}
-	splits := stored.Gang != nil && *stored.Gang && stored.Members == 0 && stored.GPUs > 1
+	splits := stored.Gang != nil && *stored.Gang && stored.Members == 0 && stored.GPUs > 1 && !stored.HasOwnNetwork()
 	if splits {
 		parts, still := f.nodes.Split(*stored, trusted)
 		if still == nil {

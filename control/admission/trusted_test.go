@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"testing"
 
 	ares "github.com/ares-scheduler/ares"
@@ -44,6 +45,39 @@ func TestTrusted(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestNetworkNoneNodes checks that a job that must not reach the network is rejected if no node can keep it from there, and that the job is
+// never split into members, which could not reach each other.
+func TestNetworkNoneNodes(t *testing.T) {
+	d := admissionWithNodes(t, 0)
+	n := d.View.Node("node-0").Node
+	alone := func() *ares.Spec {
+		return &ares.Spec{GPUs: 1, Constraints: &ares.Placement{Network: ares.NetworkNone}}
+	}
+	for range 2 { // the second answer comes from the cache
+		if err := d.Feasibility.checkCapacity(&ares.Spec{GPUs: 1}, true); err != nil {
+			t.Errorf("another job: %v", err)
+		}
+		wantCode(t, d.Feasibility.checkCapacity(alone(), true), ares.Infeasible, "cannot keep a job from the network", "run it as root")
+	}
+	n.OwnNetwork = true
+	d.View.Apply(ares.Batch{Revision: 2, Events: []ares.Event{{Revision: 2, Node: &n}}})
+	if err := d.Feasibility.checkCapacity(alone(), true); err != nil {
+		t.Errorf("once the node can: %v", err)
+	}
+	big := alone()
+	big.GPUs, big.Gang = 2*len(n.Devices), new(true)
+	for id := 1; id < 3; id++ {
+		more := n
+		more.ID = fmt.Sprintf("node-%d", id)
+		d.View.Apply(ares.Batch{Revision: int64(2 + id), Events: []ares.Event{{Revision: int64(2 + id), Node: &more}}})
+	}
+	wantCode(t, d.Feasibility.checkCapacity(big, true), ares.Infeasible)
+	big.Constraints.Network = ""
+	if err := d.Feasibility.checkCapacity(big, true); err != nil || big.Members != 2 {
+		t.Errorf("with the network, it is split: %d members, %v", big.Members, err)
 	}
 }
 

@@ -123,6 +123,13 @@ var Filters = [...]Filter{
 			"install runc there and run its agent as root (docs/guide/containers.md)"),
 	},
 	{
+		// What must not reach the network must not get it because there is no other node, so the remedy is never to drop the field.
+		Reason: ReasonNetwork, Kind: ares.BlockerNodes, static: true, lasting: true,
+		rejects: func(n *Node, w *Request) bool { return w.rules.ownNetwork && !n.Record.OwnNetwork },
+		Text: text("the node cannot keep a job from the network (network: none), and ares node get says why: " +
+			"update its agent and run it as root (docs/guide/isolation.md)"),
+	},
+	{
 		Reason: ReasonAccelerator, Kind: ares.BlockerNodes, static: true, lasting: true,
 		passesDevice: func(d *DeviceSpec, w *Request) bool { return d.isKind(w) },
 		Text: func(d *Details) string {

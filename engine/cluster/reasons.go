@@ -17,6 +17,7 @@ const (
 	ReasonTaint
 	ReasonUntrusted
 	ReasonImages
+	ReasonNetwork
 	ReasonAccelerator
 	ReasonModel
 	ReasonDeviceMemory

@@ -93,6 +93,7 @@
 //	unfit=TEXT               reason why the node takes no jobs
 //	trusted-only             the node takes only jobs of platform administrators
 //	images                   the node runs jobs with an image
+//	own-network              the node runs jobs with network=none
 //	region= zone= spine= leaf= rack=  location labels
 //	labels=(NAME:VALUE)      labels
 //	taints=(NAME=VALUE:EFFECT)  taints
@@ -198,6 +199,7 @@
 //	bandwidth=TEXT           required network bandwidth
 //	trusted                  a platform administrator submitted it
 //	image=NAME               it runs in an image
+//	network=none             it must not reach the network
 //	latency-sensitive        whole devices of one NUMA node, and preempted by critical jobs only
 //	allow-mixed-models       its members may have devices of different models
 //	preemptible              a much shorter job of its queue and class may preempt it; so does checkpoint

@@ -29,6 +29,7 @@ func jobSpec(in *arguments) ares.Spec {
 		Array: ares.Array{Count: in.number("array", 0), Parallelism: in.number("parallelism", 0)},
 	}
 	s.EditPlacement().LatencySensitive, s.AllowMixedModels = in.hasFlag("latency-sensitive"), in.hasFlag("allow-mixed-models")
+	s.EditPlacement().Network = in.text("network", "")
 	if p := in.number("priority", -1); p >= 0 {
 		s.Priority = &p
 	}

@@ -244,6 +244,9 @@ func (m *nodeUse) checkConstraints(job *ares.Job) error {
 	if job.Image != "" && !m.Node.Images {
 		return errors.New("the job has an image, and the node cannot run images")
 	}
+	if job.HasOwnNetwork() && !m.Node.OwnNetwork {
+		return errors.New("the job must not reach the network, and the node cannot keep it from that")
+	}
 	where := job.Placement()
 	for k, want := range where.NodeSelector { // order-free: any violation is enough
 		if v, ok := m.Node.Labels[k]; !ok || v != want {

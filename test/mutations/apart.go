@@ -116,6 +116,46 @@ var apart = []Mutation{
 		inRun("TestScope"), `kill=\d+: "did"`,
 	},
 	{
+		"apart-device-filter", "the filter of devices at the job's cgroup",
+		edit("agent/run/start.go", "errors.Join(r.limits.furnish(&order, again), filterDevicesOf(&order))", "r.limits.furnish(&order, again)"),
+		inRun("TestDeviceFilter$"), `write=[^ ]+: "did", want "operation not permitted"`,
+	},
+	{
+		"apart-hidden-devices", "that a hidden device stays closed although another file for it matches a pattern",
+		edit("agent/run/devices.go", "if err == nil && !closed[r] && ", "if err == nil && "),
+		inRun("TestDeviceFilter$"), `TestDeviceFilter/hidden_by_another_path`,
+	},
+	{
+		"apart-no-device-filter", "the refusal to start a job without the filter of devices that it should have",
+		edit("agent/run/sandbox.go", "(o.User == nil || !o.Contained() || r.noDevices != \"\")", "(o.User == nil && !o.Contained() || r.noDevices == \"none\")"),
+		inRun("TestDeviceFilterFails"), `started without a filter`,
+	},
+	{
+		"apart-network", "the network namespace of a job that must not reach the network",
+		edit(room, "\tif err := furnishNetwork(o); err != nil {\n\t\treturn err\n\t}\n", ""),
+		inRun("TestOwnNetwork$"), `own network true: dial=[0-9.:]+: "did"`,
+	},
+	{
+		"apart-network-of-a-container", "the check that a container is in the network namespace of its job",
+		edit("cmd/ares-supervisor/network.go", "if its != own {", "if its != own && its == \"\" {"),
+		inRun("TestContainerOutsideItsNetwork"), `the job was started`,
+	},
+	{
+		"apart-network-instead", "the refusal of a node that would run the job with the network instead",
+		edit("agent/seat.go", "if why == \"\" || !job.HasOwnNetwork() {", "if why == \"\" || job.HasOwnNetwork() {"),
+		inAgent("TestNoJobGetsTheNetworkInstead"), `network none: ran true`,
+	},
+	{
+		"apart-network-misread", "the format that earlier versions, which do not know the field network, refuse",
+		edit("store/codec.go", "rec.MinReader = networkReader", "rec.MinReader = 0"),
+		Test{Package: "./store", Run: "TestNetworkNoneIsNotMisread"}, `readers of format 0`,
+	},
+	{
+		"apart-network-nodes", "the filter that keeps such jobs off nodes that cannot keep them from the network",
+		edit("engine/cluster/filters.go", "return w.rules.ownNetwork && !n.Record.OwnNetwork", "return w.rules.ownNetwork && n.Session == nil"),
+		Test{Package: "./control/admission", Run: "TestNetworkNoneNodes"}, `want code "infeasible"`,
+	},
+	{
 		"apart-system-v", "the removal of the System V memory that a job leaves",
 		edit("agent/run/forget.go", "\t\tr.removeIPC(&order)\n", "\t\t_ = order\n"),
 		inRun("TestSystemVIsRemoved"), `is left`,

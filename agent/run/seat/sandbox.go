@@ -54,6 +54,15 @@ type Sandbox struct {
 	Seccomp bool
 	// UserNamespaces lets the job create user namespaces, although Seccomp is set.
 	UserNamespaces bool
+	// FilterDevices lets the job open only the devices that Devices and the basic ones of every program allow, whatever the paths of their
+	// files are. It needs a User, because root could remove the filter, and a cgroup of version 2. A job in an image has the filter of
+	// its runtime instead.
+	FilterDevices bool
+	// Devices are patterns of device files that the job may open, except those in Hide.
+	Devices []string
+	// OwnNetwork gives the job a network namespace of its own, which has only a loopback interface. It needs a User, because root could
+	// leave the namespace, but no other part of the sandbox.
+	OwnNetwork bool
 }
 
 // In a sandbox the job finds its files at these paths, because it cannot enter the agent's directories. The paths do not depend
@@ -188,6 +197,15 @@ func (o *Order) encodeSandbox(e *encoder) {
 	if o.Sandbox.UserNamespaces {
 		e.str("user_namespaces", "on")
 	}
+	if o.Sandbox.FilterDevices {
+		e.str("devices", "filtered")
+	}
+	for _, pattern := range o.Sandbox.Devices {
+		e.str("device", pattern)
+	}
+	if o.Sandbox.OwnNetwork {
+		e.str("network", "own")
+	}
 }
 
 func (o *Order) decodeSandbox(f field, d *numbers) {
@@ -244,6 +262,12 @@ func (o *Order) decodeSandbox(f field, d *numbers) {
 		o.Sandbox.Seccomp = true
 	case "user_namespaces":
 		o.Sandbox.UserNamespaces = true
+	case "devices":
+		o.Sandbox.FilterDevices = true
+	case "device":
+		o.Sandbox.Devices = append(o.Sandbox.Devices, f.value)
+	case "network":
+		o.Sandbox.OwnNetwork = true
 	default:
 		o.decodeContainer(f)
 	}

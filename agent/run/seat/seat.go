@@ -72,6 +72,10 @@ const ProbeSandbox = "probe-room"
 // ProbeSandbox.
 const ProbeSeccomp = "probe-seccomp"
 
+// ProbeNetwork is the argument that makes the supervisor create a network as for Sandbox.OwnNetwork as a test. It exits like
+// ProbeSandbox.
+const ProbeNetwork = "probe-network"
+
 // BootTime is CLOCK_BOOTTIME in nanoseconds. CLOCK_BOOTTIME continues during suspend and cannot be set. Go's own timers
 // stop during suspend, and the wall clock may jump.
 type BootTime int64

@@ -56,7 +56,7 @@ func TestMakeTestRunsEveryBenchmark(t *testing.T) {
 	for _, want := range []struct{ target, line string }{
 		{"test", "\t$(MAKE) -j 2 test-packages test-beside\n"}, {"test-beside", "\t$(BENCH_TINY)\n"},
 	} {
-		_, recipe, _ := strings.Cut(string(makefile), "\n"+want.target+": ")
+		_, recipe, _ := strings.Cut(string(makefile), "\n"+want.target+":")
 		recipe, _, _ = strings.Cut(recipe, "\n\n")
 		if !strings.Contains(recipe+"\n", want.line) {
 			t.Errorf("make test does not run the tiny benchmarks: %s is\n%s", want.target, recipe)

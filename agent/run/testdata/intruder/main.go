@@ -4,8 +4,10 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
+	"path"
 	"strconv"
 	"strings"
 	"syscall"
@@ -53,6 +55,27 @@ var attempts = map[string]func(string) (string, error){
 			return "", err
 		}
 		return "did", syscall.Connect(fd, &syscall.SockaddrUnix{Name: name})
+	},
+	"dial": func(address string) (string, error) { // a TCP port
+		at, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return "", err
+		}
+		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+		if err != nil {
+			return "", err
+		}
+		return "did", syscall.Connect(fd, &syscall.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()})
+	},
+	"open files": func(string) (string, error) { // besides standard input and output, and those of the Go runtime
+		files, err := os.ReadDir("/proc/self/fd")
+		for _, f := range files {
+			to, gone := os.Readlink("/proc/self/fd/" + f.Name())
+			if gone == nil && number(f.Name()) > 2 && !strings.HasPrefix(to, "anon_inode:") && !strings.Contains(path.Base(to), "cpu.") {
+				return to, nil
+			}
+		}
+		return "none", err
 	},
 	"setuid": func(uid string) (string, error) {
 		return "did", syscall.Setuid(number(uid))
