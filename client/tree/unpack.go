@@ -13,6 +13,9 @@ import (
 	"strings"
 )
 
+// ErrMissing means that a tar has no entries.
+var ErrMissing = errors.New("was not received")
+
 // Unpack reads a tar and creates its entries below a directory. Only entries with the name `from`, and those below it, are expected; they
 // get the name `to`. Both names may be ".". Files that exist are replaced. Owners, times and set-user-ID bits are not kept.
 //
@@ -33,7 +36,7 @@ func Unpack(r io.Reader, root *os.Root, from, to string, skipped Skipped) error 
 		}
 	}
 	if !u.found {
-		return fmt.Errorf("%s was not received", from)
+		return fmt.Errorf("%s %w", from, ErrMissing)
 	}
 	return u.closeDirs()
 }
