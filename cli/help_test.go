@@ -28,6 +28,7 @@ var unrun = map[string]string{
 	"ares debug watch":          "it runs until it is interrupted",
 	"ares exec":                 "it needs a job that runs; test/e2e/scripts/testdata/sessions.txtar runs it",
 	"ares shell":                "it needs a terminal; test/e2e/scripts/testdata/sessions.txtar runs it",
+	"ares cp":                   "it needs a job that runs; test/e2e/scripts/testdata/sessions.txtar runs it",
 	"ares forward":              "it runs until it is interrupted; test/e2e/scripts/testdata/sessions.txtar runs it",
 	"ares node remove":          "it needs a machine that is gone",
 	"ares image":                "it needs an agent that runs images; test/e2e/images runs its commands",

@@ -4,9 +4,12 @@ package run
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -101,6 +104,41 @@ func (r *Runner) bundle(o *seat.Order) (*specs.Spec, error) {
 		return s, nil
 	}
 	return s, injectDevices(s, &o.Container)
+}
+
+// addContainer gives a command beside a job in an image what the CDI specifications of the job's devices gave the job itself: variables and
+// groups. As for the job, its own variables win.
+func (p *Proc) addContainer(cmd *Command) error {
+	if p.order.Container.Runtime == "" {
+		return nil
+	}
+	b, err := p.r.read(p.order.Key, seat.BundleDir+"/config.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return ErrEnded
+	}
+	var s specs.Spec
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	if err != nil || s.Process == nil {
+		return fmt.Errorf("read the configuration of the job's container: %w", err)
+	}
+	has := map[string]bool{"GOMAXPROCS": true} // it is for the first process of the container
+	for _, v := range p.order.Env {
+		name, _, _ := strings.Cut(v, "=")
+		has[name] = true
+	}
+	for _, v := range s.Process.Env {
+		if name, _, _ := strings.Cut(v, "="); !has[name] {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	for _, g := range s.Process.User.AdditionalGids {
+		if !slices.Contains(p.order.User.Groups, g) {
+			cmd.Groups = append(cmd.Groups, g)
+		}
+	}
+	return nil
 }
 
 func containerMounts(o *seat.Order) []specs.Mount {

@@ -42,7 +42,7 @@ func (w *world) inImage(spec Spec) Spec {
 		for _, program := range []string{"busybox", "setsid", "id"} {
 			w.copyProgram(dir, program)
 		}
-		for _, name := range []string{"sh", "sleep", "cat", "env", "echo", "ls", "rm", "mkdir", "seq", "kill", "stat", "dd", "grep", "touch", "true", "mount", "mknod"} {
+		for _, name := range []string{"sh", "sleep", "cat", "env", "echo", "ls", "rm", "mkdir", "seq", "kill", "stat", "dd", "grep", "touch", "true", "mount", "mknod", "head", "stty", "ps", "pwd", "printf", "readlink", "unshare", "top"} {
 			if err := os.Symlink("/usr/bin/busybox", filepath.Join(dir, "usr/bin", name)); err != nil {
 				w.Fatal(err)
 			}

@@ -44,6 +44,9 @@ func (p *Proc) Exec(ctx context.Context, cmd Command, size TerminalSize) (*Exec,
 	if err := cmd.Check(); err != nil {
 		return nil, err
 	}
+	if err := p.addContainer(&cmd); err != nil {
+		return nil, err
+	}
 	f, err := p.execFiles(&cmd, size)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the files of the command: %w", err)

@@ -23,6 +23,13 @@ var screen = TerminalSize{Columns: 100, Rows: 40}
 
 func shell(script string) Command { return Command{Argv: []string{"sh", "-c", script}} }
 
+// jobKinds lists the kinds of jobs that commands run beside.
+var jobKinds = map[string]func(*world, Spec) Spec{
+	"plain": func(_ *world, s Spec) Spec { return s },
+	"apart": func(w *world, s Spec) Spec { needRoot(w.T); return apart(s) },
+	"image": func(w *world, s Spec) Spec { return w.inImage(s) },
+}
+
 // The method `exec` runs a command beside a job.
 func (w *world) exec(p *Proc, cmd Command) *Exec {
 	w.Helper()
@@ -81,18 +88,13 @@ func (w *world) expect(x *Exec, text string) {
 }
 
 func TestExec(t *testing.T) {
-	for _, isApart := range []bool{false, true} {
-		t.Run(fmt.Sprint("apart ", isApart), func(t *testing.T) {
-			if isApart {
-				needRoot(t)
-			}
+	for name, as := range jobKinds {
+		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			spec := sh("sleep 1000")
+			spec := as(w, sh("echo up; exec sleep 1000"))
 			spec.Env, spec.Dir = append(spec.Env, "COLOUR=blue"), "/usr"
-			if isApart {
-				spec = apart(spec)
-			}
 			p := w.start(spec)
+			w.untilUp(spec.Key)
 			x := w.exec(p, shell(`cat; echo bad >&2; echo $COLOUR $ARES_SEAT $(pwd) $(id -u); exit 7`))
 			out, errs, code, sig := w.output(x, "typed\n")
 			want := fmt.Sprintf("typed\nblue %s /usr %s\n", p.order.Mark, owner(t, p.Pid()))
@@ -100,7 +102,7 @@ func TestExec(t *testing.T) {
 				t.Errorf("%q %q %d %v, want %q", out, errs, code, sig, want)
 			}
 			// What the command inherits is what the job has.
-			same := []string{"cgroup", "oom_score_adj"}
+			same := []string{"oom_score_adj", "limits", "personality"}
 			for _, name := range same {
 				job, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.Pid(), name))
 				if err != nil {
@@ -111,7 +113,7 @@ func TestExec(t *testing.T) {
 				}
 			}
 			job := isolationOf(t, p.Pid())
-			x = w.exec(p, shell("sleep 1000"))
+			x = w.exec(p, shell("exec sleep 1000"))
 			if got := isolationOf(t, w.pidOf(p, "sleep 1000", p.Pid())); got != job {
 				t.Errorf("isolation of the command:\n%s\nof the job:\n%s", got, job)
 			}
@@ -138,23 +140,28 @@ func isolationOf(t *testing.T, pid int) string {
 	}
 	var out strings.Builder
 	for line := range strings.Lines(string(b)) {
-		for _, name := range []string{"Uid", "Gid", "Groups", "Cap", "NoNewPrivs", "Seccomp"} {
+		for _, name := range []string{"Uid", "Gid", "Groups", "Cap", "NoNewPrivs", "Seccomp", "Umask", "SigIgn"} {
 			if strings.HasPrefix(line, name) {
 				out.WriteString(line)
 			}
 		}
 	}
-	for _, space := range []string{"mnt", "ipc", "net", "pid", "user"} {
+	for _, space := range []string{"mnt", "ipc", "net", "pid", "user", "uts", "cgroup", "time"} {
 		link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, space))
 		if err != nil {
 			t.Fatal(err)
 		}
 		out.WriteString(link + "\n")
 	}
-	return out.String()
+	cgroup, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.String() + string(cgroup)
 }
 
-// pidOf finds a process of the job other than its main process, by its command line.
+// pidOf finds a process of the job other than its main process, by its command line. The main process may have children, too, but in an image
+// those may be processes that a command left behind.
 func (w *world) pidOf(p *Proc, line string, not int) (pid int) {
 	w.Helper()
 	err := until(w.ctx, func() bool {
@@ -165,7 +172,7 @@ func (w *world) pidOf(p *Proc, line string, not int) (pid int) {
 			parent, _ := os.ReadFile("/proc/" + f + "/stat")
 			_, after, _ := strings.Cut(string(parent), ") ")
 			fields := strings.Fields(after)
-			if n != not && strings.Contains(strings.ReplaceAll(string(cmd), "\x00", " "), line) && len(fields) > 1 && fields[1] != strconv.Itoa(not) {
+			if n != not && strings.Contains(strings.ReplaceAll(string(cmd), "\x00", " "), line) && len(fields) > 1 && (setInImage || fields[1] != strconv.Itoa(not)) {
 				pid = n
 			}
 		}
@@ -178,15 +185,10 @@ func (w *world) pidOf(p *Proc, line string, not int) (pid int) {
 }
 
 func TestExecTerminal(t *testing.T) {
-	for _, isApart := range []bool{false, true} {
-		t.Run(fmt.Sprint("apart ", isApart), func(t *testing.T) {
-			spec := sh("sleep 1000")
-			if isApart {
-				needRoot(t)
-				spec = apart(spec)
-			}
+	for name, as := range jobKinds {
+		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			p := w.start(spec)
+			p := w.start(as(w, sh("sleep 1000")))
 			cmd := shell(`trap 'stty size' WINCH; trap 'echo interrupted; exit 5' INT; stty size; test -t 0 && test -t 2 && echo $TERM; : >/dev/tty && echo ready; while :; do sleep 0.05; done`)
 			cmd.Terminal, cmd.Env = true, []string{"TERM=dumb"}
 			x := w.exec(p, cmd)
@@ -293,7 +295,11 @@ func TestExecEndsWithJob(t *testing.T) {
 // TestExecRacesWithEnd requests commands while jobs end. The method `wait` checks that nothing is left of them.
 func TestExecRacesWithEnd(t *testing.T) {
 	w := newWorld(t)
-	for rank := range 60 {
+	rounds := 60
+	if setInImage {
+		rounds = 18 // their starts take much longer
+	}
+	for rank := range rounds {
 		spec := sh("sleep 0.0" + strconv.Itoa(rank%6))
 		spec.Rank = rank
 		if rank%2 == 1 && os.Getuid() == 0 {

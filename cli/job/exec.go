@@ -49,6 +49,21 @@ func (f *execFlags) addRank(c *cobra.Command) {
 	c.Flags().IntVar(&f.rank, "rank", 0, "rank of the member, from 0")
 }
 
+func (f *execFlags) addInput(c *cobra.Command) {
+	c.Flags().BoolVarP(&f.input, "stdin", "i", false, "send standard input to the command")
+	c.Flags().BoolVarP(&f.terminal, "tty", "t", false, "give the command a terminal; implies -i")
+}
+
+func (f *execFlags) isInteractive() bool { return f.input || f.terminal }
+
+// checkTerminal returns an error if the command should have a terminal, but standard input is none.
+func (f *execFlags) checkTerminal(in io.Reader) error {
+	if f.terminal && !output.IsTerminal(writerOf(in)) {
+		return exit.Usagef("-t needs a terminal, and standard input is none: leave -t out, and use -i to send standard input")
+	}
+	return nil
+}
+
 func (f *execFlags) check() error {
 	if f.rank < 0 {
 		return exit.Usagef("--rank %d: use 0 or more", f.rank)
@@ -80,8 +95,7 @@ func (a *commands) execCommand() *cobra.Command {
 		},
 	}
 	f.addRank(c)
-	c.Flags().BoolVarP(&f.input, "stdin", "i", false, "send standard input to the command")
-	c.Flags().BoolVarP(&f.terminal, "tty", "t", false, "give the command a terminal; implies -i")
+	f.addInput(c)
 	return c
 }
 
@@ -111,8 +125,8 @@ func (a *commands) execute(cmd *cobra.Command, job string, argv []string, f exec
 	if err := f.check(); err != nil {
 		return err
 	}
-	if f.terminal && !output.IsTerminal(writerOf(a.In)) {
-		return exit.Usagef("-t needs a terminal, and standard input is none: leave -t out, and use -i to send standard input")
+	if err := f.checkTerminal(a.In); err != nil {
+		return err
 	}
 	return a.asRunError(a.withJobs(toJoin, func(ctx context.Context, c *client.Client, ids []string) error {
 		return a.runBeside(ctx, c, ids[0], argv, f)

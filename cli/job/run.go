@@ -33,7 +33,13 @@ is 128 plus the number of the signal.
 
 In a terminal, the first Ctrl-C asks whether to cancel the job or to detach from it. A second
 Ctrl-C detaches, and so does a Ctrl-C without a terminal. The exit code is then 130. The job
-continues after you detach: follow it again with "ares logs -f JOB".`,
+continues after you detach: follow it again with "ares logs -f JOB".
+
+With -i or -t, as in "ares run -it --gpus 1 -- bash", the job is interactive: when it has its allocation, the command runs in a session
+with it, as with "ares exec", and standard input is sent to it. With -t, it gets a terminal, and
+Ctrl-C goes to it. The job ends with the command and its exit code; it is never retried. Ctrl-C
+while the job waits cancels it. If the connection is lost, or ares is killed, the command ends,
+and the job a minute later. The program sh must be on the node, or in the job's image.`,
 		Example: `  ares run --name hello -- echo hello
   ares run --sync . -- python train.py
   ares run --gpus 2 -- sh -c 'echo "GPUs: $CUDA_VISIBLE_DEVICES"'`,
@@ -49,9 +55,15 @@ continues after you detach: follow it again with "ares logs -f JOB".`,
 			if err := s.code.check(a.App, specs, s.file == ""); err != nil {
 				return a.asRunError(err)
 			}
+			if err := s.checkSession(specs[0]); err != nil {
+				return err
+			}
 			return a.asRunError(a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
 				if err := s.code.attach(ctx, a.App, c, specs); err != nil {
 					return err
+				}
+				if s.session.isInteractive() {
+					return s.interactive(ctx, c, specs[0])
 				}
 				return s.attached(ctx, c, specs)
 			})(cmd, args))
@@ -60,6 +72,7 @@ continues after you detach: follow it again with "ares logs -f JOB".`,
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVarP(&s.file, "file", "f", "", "file with the job, YAML or JSON; - for standard input")
+	s.session.addInput(c)
 	s.code.add(f)
 	s.flags.add(f)
 	completeConstraint(c)

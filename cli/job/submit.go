@@ -29,6 +29,8 @@ type submission struct {
 	follow bool
 	flags  specFlags
 	code   codeFlag
+	// session says how the command of an interactive job is run. It is empty for other jobs.
+	session execFlags
 
 	fallback []string // the command of a job that has none; without it, such a job is an error
 }

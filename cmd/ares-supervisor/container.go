@@ -27,6 +27,12 @@ func (s *supervisor) spawnContainer() birth {
 	if err := errors.Join(setLimits(o), furnishNetwork(o), furnishContainer(o)); err != nil {
 		return unable("prepare the container", err)
 	}
+	// The container inherits the scope from this thread, and so do commands beside it: they can send signals to each other.
+	if o.Sandbox.Scoped {
+		if err := enterScope(); err != nil {
+			return unable("set the job apart", err)
+		}
+	}
 	if why, err := s.bindData(); why != "" || err != nil {
 		if err != nil {
 			return unable("prepare the container", err)
@@ -62,7 +68,7 @@ func (s *supervisor) spawnContainer() birth {
 	if why != "" {
 		return failed(s.apartToo(why))
 	}
-	order := seat.InsideOrder{Argv: o.Argv, Env: environment(o), Dir: o.Dir, Scoped: o.Sandbox.Scoped, Seccomp: o.Sandbox.Seccomp, UserNamespaces: o.Sandbox.UserNamespaces}
+	order := seat.InsideOrder{Argv: o.Argv, Env: environment(o), Dir: o.Dir, Seccomp: o.Sandbox.Seccomp, UserNamespaces: o.Sandbox.UserNamespaces}
 	f.pass(order.Encode())
 	// gofail: var supervisorBeforeStart struct{}
 
@@ -114,7 +120,7 @@ func (s *supervisor) verifyContainer() (int, error) {
 				return 0, errors.New("limit the job: " + err.Error())
 			}
 		}
-		return pid, nil
+		return pid, s.noteContainer(pid)
 	}
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 	_, _ = waitFor(pid)

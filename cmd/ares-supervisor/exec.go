@@ -42,8 +42,6 @@ type execution struct {
 func (s *supervisor) refusesExec(now seat.BootTime) string {
 	s.decide(now)
 	switch {
-	case s.order.Container.Runtime != "":
-		return "it runs in an image, and commands in images are not supported yet: submit the job without an image to use exec" // it would run outside of the image
 	case s.start == nil:
 		return "it is still starting: try again in a moment"
 	case !s.running() || s.outcome != "":
@@ -97,6 +95,9 @@ func (s *supervisor) spawnBeside(x *execution) (int, error) {
 		return 0, err
 	}
 	o := &s.order
+	if err = s.joinContainer(); err != nil {
+		return 0, err
+	}
 	attr, group, err := s.attributes()
 	if err != nil {
 		return 0, err
@@ -104,6 +105,9 @@ func (s *supervisor) spawnBeside(x *execution) (int, error) {
 	defer closeFiles([]int{group})
 	if cmd.Terminal {
 		attr.Setctty, attr.Ctty = true, 0
+	}
+	if len(cmd.Groups) > 0 && o.User != nil {
+		attr.Credential = credential(o, cmd.Groups)
 	}
 	env := append(environment(o), cmd.Env...)
 	if s.hasSecretFiles {
@@ -115,23 +119,23 @@ func (s *supervisor) spawnBeside(x *execution) (int, error) {
 		return err
 	})
 	if err != nil {
-		return 0, errors.New(s.apartToo(err.Error()))
+		return 0, errors.New(s.describeBeside(err.Error()))
 	}
 	// What came before may hang, for example on a network disk. From here on, the end of the job waits for this thread, and kills what it
 	// has forked.
 	if err = s.beginFork(x.until); err != nil {
 		return 0, err
 	}
-	_ = seat.WriteFile(oomScoreFile, s.process.oomScore, 0, 0) // the command inherits it
+	s.onMachine(func() { _ = seat.WriteFile(oomScoreFile, s.process.oomScore, 0, 0) }) // the command inherits it
 	pid, machine, err := s.fork(path, cmd.Argv, &syscall.ProcAttr{
 		Dir: o.Dir, Env: env, Sys: attr, Files: []uintptr{uintptr(x.files[1]), uintptr(x.files[2]), uintptr(x.files[3])},
 	})
-	s.process.lowerOOMScore()
+	s.onMachine(s.process.lowerOOMScore)
 	if machine != nil {
 		return 0, errors.New("set the command apart: " + machine.Error())
 	}
 	if err != nil {
-		return 0, errors.New(s.apartToo(explain(path, err)))
+		return 0, errors.New(s.describeBeside(explain(path, err)))
 	}
 	return pid, nil
 }
@@ -218,7 +222,7 @@ func (s *supervisor) endedExec(pid int, ws syscall.WaitStatus) {
 		if !x.told {
 			s.tellStart(x)
 		}
-		if s.ended || s.isClosed() {
+		if s.ended || s.isClosed() || s.isContainerEnding() {
 			s.reply(x.conn, "over")
 		} else if ws.Signaled() {
 			s.reply(x.conn, "signaled "+strconv.Itoa(int(ws.Signal())))

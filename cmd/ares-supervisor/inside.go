@@ -45,11 +45,6 @@ func executeInside() error {
 	if err = prctl(syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL)); err != nil {
 		return os.NewSyscallError("prctl(PR_SET_PDEATHSIG)", err)
 	}
-	if order.Scoped {
-		if err = enterScope(); err != nil {
-			return err
-		}
-	}
 	if order.Seccomp {
 		if err = installFilter(order.UserNamespaces); err != nil {
 			return err
@@ -89,6 +84,6 @@ func (e *explained) Error() string { return e.text }
 
 // insideImage adds that the image is meant, because the advice for other jobs is about the node.
 func insideImage(err error) error {
-	text := strings.TrimSuffix(err.Error(), ": install it on the node, or write its full path")
+	text := strings.TrimSuffix(err.Error(), installHint)
 	return &explained{text + ", in the image: check command, args and working_dir of the job"}
 }

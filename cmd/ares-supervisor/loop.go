@@ -32,7 +32,9 @@ type supervisor struct {
 	stuck      atomic.Bool   // the job's thread could not leave a cgroup of the job
 	over       chan struct{} // closed when the job's thread may end
 
-	hasSecretFiles bool // set by the job's thread, which alone uses it
+	// Only the job's thread uses these fields.
+	hasSecretFiles bool
+	member         membership
 
 	mu   sync.Mutex
 	born *birth // result of the start; nil until then

@@ -38,15 +38,21 @@ func (s *supervisor) apart() error {
 			return err
 		}
 	}
-	leaveKeyring()
-	dropCapabilities()
 	if o.Sandbox.Scoped {
 		if err := enterScope(); err != nil {
 			return err
 		}
 	}
-	if o.Sandbox.Seccomp {
-		return installFilter(o.Sandbox.UserNamespaces)
+	return s.restrict()
+}
+
+// The method `restrict` takes from the job's thread what it does not need itself, so that the job does not inherit it. The thread must have
+// no_new_privs.
+func (s *supervisor) restrict() error {
+	leaveKeyring()
+	dropCapabilities()
+	if s.order.Sandbox.Seccomp {
+		return installFilter(s.order.Sandbox.UserNamespaces)
 	}
 	return nil
 }
@@ -232,7 +238,8 @@ func setLimits(o *seat.Order) error {
 // The method `fork` calls ForkExec inside the v1 cgroups that limit the job. From then on, the supervisor's processor time counts toward
 // the job's limit.
 func (s *supervisor) fork(path string, argv []string, attr *syscall.ProcAttr) (pid int, machine, err error) {
-	if machine = s.order.Charge(&s.process.charged); machine != nil {
+	s.onMachine(func() { machine = s.order.Charge(&s.process.charged) })
+	if machine != nil {
 		return 0, machine, nil
 	}
 	groups := s.order.Groups

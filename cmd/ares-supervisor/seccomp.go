@@ -153,12 +153,7 @@ func (s *supervisor) enter(pid int) error {
 		return errors.New("the process ended before its first instruction")
 	}
 	if err == nil {
-		err = seat.WriteFile(string(s.jobGroup())+"/cgroup.procs", []byte(strconv.Itoa(pid)), 0, 0)
-	}
-	for _, g := range s.order.Groups {
-		if err == nil {
-			err = g.Take(pid)
-		}
+		s.onMachine(func() { err = s.takeIn(pid) })
 	}
 	// While the program was being loaded, the loop could not kill it through the cgroup.
 	if err == nil && s.late.Load() {
@@ -170,6 +165,17 @@ func (s *supervisor) enter(pid int) error {
 	if err != nil {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 		_, _ = waitFor(pid)
+	}
+	return err
+}
+
+// takeIn moves a process into the job's cgroups.
+func (s *supervisor) takeIn(pid int) error {
+	err := seat.WriteFile(string(s.jobGroup())+"/cgroup.procs", []byte(strconv.Itoa(pid)), 0, 0)
+	for _, g := range s.order.Groups {
+		if err == nil {
+			err = g.Take(pid)
+		}
 	}
 	return err
 }

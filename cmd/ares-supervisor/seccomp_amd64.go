@@ -11,6 +11,7 @@ const (
 	sysPersonality = 135
 	sysPtrace      = 101
 	sysSocket      = 41
+	sysSetns       = 308
 	sysSeccomp     = 317
 	sysSetns       = 308
 )

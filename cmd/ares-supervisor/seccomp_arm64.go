@@ -11,6 +11,7 @@ const (
 	sysPersonality = 92
 	sysPtrace      = 117
 	sysSocket      = 198
+	sysSetns       = 268
 	sysSeccomp     = 277
 	sysSetns       = 268
 )

@@ -11,6 +11,7 @@ const (
 	sysPersonality
 	sysPtrace
 	sysSocket
+	sysSetns
 	sysSeccomp
 )
 

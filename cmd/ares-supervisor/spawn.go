@@ -86,6 +86,12 @@ func (s *supervisor) attributes() (*syscall.SysProcAttr, int, error) {
 	if o.User != nil {
 		attr.Credential = &syscall.Credential{Uid: o.User.UID, Gid: o.User.GID, Groups: o.User.Groups}
 	}
+	if s.member.isJoined {
+		// A process of another PID namespace does not see its parent, and ForkExec would take it for dead. The end of the container's first
+		// process ends all others, and that process ends with its supervisor.
+		attr.Pdeathsig, attr.Ptrace = 0, true
+		return attr, -1, nil
+	}
 	if !o.Contained() {
 		return attr, -1, nil
 	}
@@ -153,6 +159,9 @@ func explain(path string, err error) string {
 	return "start " + path + ": " + err.Error()
 }
 
+// installHint ends the error about a missing program.
+const installHint = ": install it on the node, or write its full path"
+
 // lookPath finds the program in the job's PATH, as a shell in the directory `dir` would.
 func lookPath(name, dir string, env []string) (string, error) {
 	switch st, err := os.Stat(dir); {
@@ -190,7 +199,7 @@ func lookPath(name, dir string, env []string) (string, error) {
 	if denied != nil {
 		return "", denied
 	}
-	return "", errors.New("command not found: " + name + ": install it on the node, or write its full path")
+	return "", errors.New("command not found: " + name + installHint)
 }
 
 func absolute(dir, name string) string {

@@ -2,6 +2,7 @@ package main
 
 const (
 	beside  = "cmd/ares-supervisor/exec.go"
+	joining = "cmd/ares-supervisor/join.go"
 	tickets = "api/service/sessions.go"
 )
 
@@ -22,6 +23,21 @@ var userSessions = []Mutation{
 		"session-fork-seen", "the wait of the job's end for a fork that is under way",
 		edit(supervisor, "\t\treturn !forking\n", "\t\treturn true\n"),
 		Test{Package: "./cmd/ares-supervisor", Run: "TestEndWaitsForFork"}, "does not wait",
+	},
+	{
+		"session-image-restricted", "the isolation of a command beside a job in an image",
+		edit(joining, "\treturn s.restrict()\n", "\treturn nil\n"),
+		inRun("TestExec$"), `isolation of the command`,
+	},
+	{
+		"session-image-namespaces", "that a command joins the namespaces that the container had before the image's first instruction",
+		edit(joining, "func (s *supervisor) enterContainer() error {\n", "func (s *supervisor) enterContainer() error {\n\t_ = s.member.openNamespaces(s.born.pid)\n"),
+		inRun("TestExecInFirstNamespaces"), `the job has made`,
+	},
+	{
+		"session-image-cgroup", "that a command beside a job in an image is in the job's cgroup",
+		edit("cmd/ares-supervisor/seccomp.go", "\t\ts.onMachine(func() { err = s.takeIn(pid) })\n", "\t\tif !s.member.isJoined {\n\t\t\terr = s.takeIn(pid)\n\t\t}\n"),
+		inRun("TestExec$"), `isolation of the command|context deadline exceeded`,
 	},
 	{
 		"session-ticket-once", "the deletion of a used ticket",

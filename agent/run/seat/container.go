@@ -78,7 +78,6 @@ const (
 type InsideOrder struct {
 	Argv, Env      []string
 	Dir            string
-	Scoped         bool
 	Seccomp        bool
 	UserNamespaces bool
 }
@@ -93,7 +92,7 @@ func (i *InsideOrder) Encode() []byte {
 		e.str("env", v)
 	}
 	e.str("dir", i.Dir)
-	for key, on := range map[string]bool{"scoped": i.Scoped, "seccomp": i.Seccomp, "user_namespaces": i.UserNamespaces} {
+	for key, on := range map[string]bool{"seccomp": i.Seccomp, "user_namespaces": i.UserNamespaces} {
 		if on {
 			e.str(key, "on")
 		}
@@ -117,8 +116,6 @@ func DecodeInside(b []byte) (InsideOrder, error) {
 			i.Env = append(i.Env, f.value)
 		case "dir":
 			i.Dir = f.value
-		case "scoped":
-			i.Scoped = true
 		case "seccomp":
 			i.Seccomp = true
 		case "user_namespaces":

@@ -30,6 +30,8 @@ type Exec struct {
 	Argv []string
 	// Env is added to the job's environment.
 	Env []string
+	// Groups are more groups of the job's user, which the configuration of the job's container adds.
+	Groups []uint32
 	// Terminal is true if the files are a terminal, which the command controls.
 	Terminal bool
 }
@@ -61,6 +63,9 @@ func (x *Exec) Encode() []byte {
 	for _, v := range x.Env {
 		e.str("env", v)
 	}
+	for _, g := range x.Groups {
+		e.num("group", int64(g))
+	}
 	if x.Terminal {
 		e.str("terminal", "on")
 	}
@@ -74,15 +79,21 @@ func DecodeExec(b []byte) (Exec, error) {
 		return Exec{}, errors.New("the agent ended before it had passed the command")
 	}
 	var x Exec
+	var d numbers
 	for _, f := range fields {
 		switch f.key {
 		case "arg":
 			x.Argv = append(x.Argv, f.value)
 		case "env":
 			x.Env = append(x.Env, f.value)
+		case "group":
+			x.Groups = append(x.Groups, d.id(f))
 		case "terminal":
 			x.Terminal = true
 		}
+	}
+	if d.bad {
+		return x, errors.New("the agent passed a wrong group of the job's user")
 	}
 	return x, x.Check()
 }

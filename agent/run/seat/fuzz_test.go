@@ -30,7 +30,7 @@ func FuzzNames(f *testing.F) {
 
 // FuzzExec parses the command that an agent passes to a supervisor.
 func FuzzExec(f *testing.F) {
-	whole := (&Exec{Argv: []string{"sh", "-c", "echo\n"}, Env: []string{"TERM=dumb"}, Terminal: true}).Encode()
+	whole := (&Exec{Argv: []string{"sh", "-c", "echo\n"}, Env: []string{"TERM=dumb"}, Groups: []uint32{44, 1<<32 - 1}, Terminal: true}).Encode()
 	f.Add(whole)
 	f.Add(whole[:len(whole)-1])
 	f.Add((&Exec{}).Encode())
@@ -40,7 +40,7 @@ func FuzzExec(f *testing.F) {
 			return
 		}
 		again, err := DecodeExec(x.Encode())
-		if err != nil || !slices.Equal(again.Argv, x.Argv) || !slices.Equal(again.Env, x.Env) || again.Terminal != x.Terminal {
+		if err != nil || !slices.Equal(again.Argv, x.Argv) || !slices.Equal(again.Env, x.Env) || !slices.Equal(again.Groups, x.Groups) || again.Terminal != x.Terminal {
 			t.Fatalf("%+v becomes %+v, %v", x, again, err)
 		}
 	})
