@@ -13,7 +13,6 @@ const (
 	sysSocket      = 41
 	sysSetns       = 308
 	sysSeccomp     = 317
-	sysSetns       = 308
 )
 
 // deniedCalls lists the system calls that no job may make.
