@@ -94,7 +94,7 @@ func (c digestWriter) resources(s *Spec) digestWriter {
 	c = c.text(57, string(p.OnPartition))
 	c = c.number(58, p.ClusterLostAfterSeconds)
 	c = c.mounts(59, p.Mounts)
-	c = c.text(78, p.Network)
+	c = c.text(36, p.Network)
 	return c
 }
 

@@ -158,6 +158,14 @@ func TestAnOrderToStopOutlivesItsAgent(t *testing.T) {
 	file := filepath.Join(h.dir, "pid")
 	d.order(seatOf(100, ares.SeatPlaced, time.Hour, "echo $$ > "+file+"; exec sleep 1000"))
 	pid := pidIn(t, file)
+	eventually(t, "the agent to know the process", func() bool {
+		h.Agent.mu.Lock()
+		defer h.Agent.mu.Unlock()
+		for _, s := range h.seats { // order-free: there is one
+			return s.proc != nil
+		}
+		return false
+	})
 	h.Agent.mu.Lock()
 	ended, end := context.WithCancel(h.Agent.life)
 	end()

@@ -86,7 +86,7 @@ func TestContainerOutsideItsNetwork(t *testing.T) {
 	w := newWorld(t)
 	mark := filepath.Join(w.open(), "started")
 	spec := w.inImage(sh("touch " + mark))
-	spec.Sandbox.OwnNetwork, spec.Container.Runtime = true, w.runtimeScript(`exec nsenter --net=/proc/`+strconv.Itoa(os.Getpid())+`/ns/net `+runcPath(t)+` "$@"`)
+	spec.Sandbox.OwnNetwork, spec.Container.Runtime = true, w.runtimeScript(`exec unshare --net `+runcPath(t)+` "$@"`)
 	res := w.wait(w.start(spec))
 	if res.Outcome != Lost || !strings.Contains(res.Reason, "another network than the job's own") {
 		t.Errorf("the result is %+v", res)

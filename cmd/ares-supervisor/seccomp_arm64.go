@@ -13,7 +13,6 @@ const (
 	sysSocket      = 198
 	sysSetns       = 268
 	sysSeccomp     = 277
-	sysSetns       = 268
 )
 
 // deniedCalls lists the system calls that no job may make.
