@@ -205,7 +205,7 @@ func TestBadLayers(t *testing.T) {
 		"not a tar":  {bytes.Repeat([]byte("nonsense"), 1000), []string{"not a valid tar archive"}},
 		"tail":       {append(tarOf(t, file("a", "x")), bytes.Repeat([]byte{1}, 17<<20)...), []string{"more than"}},
 		"fileisdir":  {tarOf(t, file("a", "x"), file("a/b", "x")), []string{"not a directory"}},
-		"nul length": {tarOf(t, file("x/"+strings.Repeat("n", 300), "x")), []string{"file name too long"}},
+		"nul length": {tarOf(t, file("x/"+strings.Repeat("n", 300), "x")), []string{"too long", "build the image with shorter names"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			img := build(t, runtime.GOARCH, c.layer)
@@ -254,6 +254,13 @@ func TestBadRegistry(t *testing.T) {
 			}
 			return isManifest(r)
 		}, ares.Forbidden, []string{"use another registry"}},
+		"broken manifest": {func(w http.ResponseWriter, r *http.Request) bool {
+			if isManifest(r) {
+				w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
+				_, _ = w.Write([]byte(`{"schemaVersion": 2, "config": 5}`))
+			}
+			return isManifest(r)
+		}, ares.Invalid, []string{"is not valid: build and push the image again"}},
 		"endless manifest": {func(w http.ResponseWriter, r *http.Request) bool {
 			if !isManifest(r) {
 				return false

@@ -175,7 +175,9 @@ func (u *unpacker) all(t *tar.Reader) error {
 		if err != nil {
 			return fmt.Errorf("the layer is not a valid tar archive: build or push the image again (%w)", err)
 		}
-		if err = u.entry(h, t); err != nil {
+		if err = u.entry(h, t); errors.Is(err, syscall.ENAMETOOLONG) {
+			return fmt.Errorf("entry %.200q of the layer has a name that is too long for the node's file system: build the image with shorter names (%w)", h.Name, err)
+		} else if err != nil {
 			return fmt.Errorf("entry %.200q of the layer: %w", h.Name, err)
 		}
 	}
@@ -223,6 +225,9 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 	if hidden, ok := strings.CutPrefix(base, whiteout); ok {
 		if strings.HasPrefix(hidden, whiteout) {
 			return nil // a record of AUFS, without a meaning here
+		}
+		if hidden == "" || hidden == "." || hidden == ".." {
+			return errors.New("the whiteout names no file: such an image is not safe, so build it again with another tool")
 		}
 		return u.whiteout(path.Join(parent, hidden))
 	}
