@@ -281,7 +281,7 @@ clean: ## Remove what was built (the tools in .bin stay)
 
 .PHONY: needs
 needs:
-	@tools/needs curl jq gcc redis-server initdb mkfs.ext4 psql ip unshare setpriv pkill zsh fish runc busybox
+	@tools/needs curl jq gcc redis-server initdb mkfs.ext4 psql ip unshare setpriv pkill zsh fish runc podman busybox
 
 .PHONY: browser
 browser:

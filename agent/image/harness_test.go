@@ -109,6 +109,8 @@ type entry struct {
 	name, link, content string
 	kind                byte
 	mode                int64
+	time                time.Time
+	attributes          map[string]string // extended ones
 }
 
 func dir(name string) entry { return entry{name: name, kind: tar.TypeDir, mode: 0o755} }
@@ -121,7 +123,13 @@ func tarOf(t *testing.T, entries ...entry) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, e := range entries {
-		h := &tar.Header{Name: e.name, Linkname: e.link, Typeflag: e.kind, Mode: e.mode, Size: int64(len(e.content)), Devmajor: 1, Devminor: 3}
+		h := &tar.Header{Name: e.name, Linkname: e.link, Typeflag: e.kind, Mode: e.mode, Size: int64(len(e.content)), Devmajor: 1, Devminor: 3, ModTime: e.time}
+		for name, value := range e.attributes {
+			if h.PAXRecords == nil {
+				h.PAXRecords = map[string]string{}
+			}
+			h.PAXRecords["SCHILY.xattr."+name] = value
+		}
 		if err := w.WriteHeader(h); err != nil {
 			t.Fatal(err)
 		}

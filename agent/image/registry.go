@@ -3,6 +3,7 @@
 package image
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -72,15 +73,23 @@ func (s *Store) lookup(ctx context.Context, req *Request) (*found, error) {
 
 // The method `describe` reads an image's configuration and the places of its layers.
 func (f *found) describe(image v1.Image, ref Reference) error {
-	m, err := image.Manifest()
+	// What cannot be fetched may come later, and what cannot be parsed never will.
+	raw, err := image.RawManifest()
 	if err != nil {
 		return err
+	}
+	m, err := v1.ParseManifest(bytes.NewReader(raw))
+	if err != nil {
+		return ares.Errorf(ares.Invalid, "the manifest of image %s is not valid: build and push the image again (%v)", ref, err)
 	}
 	if m.Config.Size > maxManifest {
 		return ares.Errorf(ares.Invalid, "the configuration of image %s has %d bytes, more than %d: build the image again", ref, m.Config.Size, maxManifest)
 	}
-	if f.config, err = image.ConfigFile(); err != nil {
+	if raw, err = image.RawConfigFile(); err != nil {
 		return err
+	}
+	if f.config, err = v1.ParseConfigFile(bytes.NewReader(raw)); err != nil {
+		return ares.Errorf(ares.Invalid, "the configuration of image %s is not valid: build the image again (%v)", ref, err)
 	}
 	for i, d := range m.Layers {
 		if len(d.URLs) > 0 {

@@ -151,6 +151,31 @@ func TestMovedTag(t *testing.T) {
 	}
 }
 
+// Files keep their times and the extended attributes of users. Other attributes could change how the image is mounted, or give rights.
+func TestTimesAndAttributes(t *testing.T) {
+	h, s := newHub(t), open(t, nil)
+	at := time.Unix(1_600_000_000, 0)
+	attributes := map[string]string{"user.own": "value", "user.overlay.redirect": "/etc", "user.overlay.opaque": "y", "security.capability": "x", "trusted.overlay.opaque": "y"}
+	i := get(t, s, h.push(t, "a:1", imageOf(t, tarOf(t,
+		entry{name: "d", kind: tar.TypeDir, mode: 0o755, time: at, attributes: attributes},
+		entry{name: "d/f", kind: tar.TypeReg, mode: 0o644, time: at.Add(time.Hour), content: "x", attributes: attributes}))))
+	defer i.Release()
+	for name, want := range map[string]struct {
+		time       time.Time
+		attributes string
+	}{"d": {at, ""}, "d/f": {at.Add(time.Hour), "user.own\x00"}} {
+		path := filepath.Join(s.LayersDir(), i.Layers[0], "t", name)
+		list := make([]byte, 1000)
+		n, err := syscall.Listxattr(path, list)
+		if err != nil || string(list[:n]) != want.attributes {
+			t.Errorf("%s has the attributes %q: %v", name, list[:max(n, 0)], err)
+		}
+		if st, err := os.Stat(path); err != nil || !st.ModTime().Equal(want.time) {
+			t.Errorf("%s is of %v: %v", name, st.ModTime(), err)
+		}
+	}
+}
+
 func TestBadLayers(t *testing.T) {
 	h := newHub(t)
 	s := open(t, func(c *image.Config) { c.Limits = image.Limits{Files: 1000, Bytes: 8 << 20} })
@@ -180,7 +205,7 @@ func TestBadLayers(t *testing.T) {
 		"not a tar":  {bytes.Repeat([]byte("nonsense"), 1000), []string{"not a valid tar archive"}},
 		"tail":       {append(tarOf(t, file("a", "x")), bytes.Repeat([]byte{1}, 17<<20)...), []string{"more than"}},
 		"fileisdir":  {tarOf(t, file("a", "x"), file("a/b", "x")), []string{"not a directory"}},
-		"nul length": {tarOf(t, file("x/"+strings.Repeat("n", 300), "x")), []string{"file name too long"}},
+		"nul length": {tarOf(t, file("x/"+strings.Repeat("n", 300), "x")), []string{"too long", "build the image with shorter names"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			img := build(t, runtime.GOARCH, c.layer)
@@ -229,6 +254,13 @@ func TestBadRegistry(t *testing.T) {
 			}
 			return isManifest(r)
 		}, ares.Forbidden, []string{"use another registry"}},
+		"broken manifest": {func(w http.ResponseWriter, r *http.Request) bool {
+			if isManifest(r) {
+				w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
+				_, _ = w.Write([]byte(`{"schemaVersion": 2, "config": 5}`))
+			}
+			return isManifest(r)
+		}, ares.Invalid, []string{"is not valid: build and push the image again"}},
 		"endless manifest": {func(w http.ResponseWriter, r *http.Request) bool {
 			if !isManifest(r) {
 				return false

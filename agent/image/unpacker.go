@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
@@ -101,7 +102,7 @@ func unpackLayer(in io.Reader, dir string, limits Limits) (unpacked, error) {
 		return unpacked{}, err
 	}
 	tarred := &counter{plain, sha256.New()}
-	u := unpacker{root: root, limits: limits, modes: map[string]fs.FileMode{}}
+	u := unpacker{root: root, limits: limits, modes: map[string]fs.FileMode{}, times: map[string]time.Time{}}
 	if err = u.all(tar.NewReader(&capped{tarred, limits.Bytes + limits.Files*1024 + 1<<20})); err != nil {
 		return unpacked{}, err
 	}
@@ -161,6 +162,8 @@ type unpacker struct {
 	files, bytes int64
 	// modes are the final modes of directories. While files are written into them, they are writable.
 	modes map[string]fs.FileMode
+	// times are the times of directories. Each file that is written into a directory changes its time, so they are set at the end.
+	times map[string]time.Time
 }
 
 func (u *unpacker) all(t *tar.Reader) error {
@@ -172,12 +175,19 @@ func (u *unpacker) all(t *tar.Reader) error {
 		if err != nil {
 			return fmt.Errorf("the layer is not a valid tar archive: build or push the image again (%w)", err)
 		}
-		if err = u.entry(h, t); err != nil {
+		if err = u.entry(h, t); errors.Is(err, syscall.ENAMETOOLONG) {
+			return fmt.Errorf("entry %.200q of the layer has a name that is too long for the node's file system: build the image with shorter names (%w)", h.Name, err)
+		} else if err != nil {
 			return fmt.Errorf("entry %.200q of the layer: %w", h.Name, err)
 		}
 	}
 	for name, mode := range u.modes {
 		if err := u.root.Chmod(name, mode); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("entry %.200q of the layer: %w", name, err)
+		}
+	}
+	for name, at := range u.times {
+		if err := u.root.Chtimes(name, at, at); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("entry %.200q of the layer: %w", name, err)
 		}
 	}
@@ -215,6 +225,9 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 	if hidden, ok := strings.CutPrefix(base, whiteout); ok {
 		if strings.HasPrefix(hidden, whiteout) {
 			return nil // a record of AUFS, without a meaning here
+		}
+		if hidden == "" || hidden == "." || hidden == ".." {
+			return errors.New("the whiteout names no file: such an image is not safe, so build it again with another tool")
 		}
 		return u.whiteout(path.Join(parent, hidden))
 	}
@@ -324,6 +337,7 @@ func (u *unpacker) remove(name string) error {
 	for dir := range u.modes {
 		if dir == name || strings.HasPrefix(dir, name+"/") {
 			delete(u.modes, dir)
+			delete(u.times, dir)
 		}
 	}
 	return u.root.RemoveAll(name)
@@ -344,7 +358,7 @@ func (u *unpacker) create(name string, h *tar.Header, content io.Reader) error {
 				return err
 			}
 		}
-		u.modes[name] = mode(h)
+		u.modes[name], u.times[name] = mode(h), h.ModTime
 		return u.root.Chmod(name, mode(h)|0o700)
 	case tar.TypeReg, tar.TypeRegA, tar.TypeGNUSparse: //nolint:staticcheck // old archives contain TypeRegA
 		return u.file(name, h, content)
@@ -372,9 +386,28 @@ func (u *unpacker) file(name string, h *tar.Header, content io.Reader) error {
 		return err
 	}
 	if _, err = io.Copy(f, content); err == nil {
-		err = f.Chmod(mode(h))
+		err = errors.Join(setAttributes(f, h), f.Chmod(mode(h)))
 	}
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	// Programs such as Python compare the times of files.
+	return u.root.Chtimes(name, h.ModTime, h.ModTime)
+}
+
+// setAttributes sets the extended attributes that every user may set. Those of overlayfs would change how the image is mounted.
+func setAttributes(f *os.File, h *tar.Header) error {
+	const record, own, overlay = "SCHILY.xattr.", "user.", "user.overlay."
+	for key, value := range h.PAXRecords {
+		name, ok := strings.CutPrefix(key, record)
+		if !ok || !strings.HasPrefix(name, own) || strings.HasPrefix(name, overlay) {
+			continue
+		}
+		if err := unix.Fsetxattr(int(f.Fd()), name, []byte(value), 0); err != nil && !errors.Is(err, unix.ENOTSUP) {
+			return fmt.Errorf("set the attribute %.100q: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // The method `link` creates a hard link. Its target is in the same layer.

@@ -96,6 +96,11 @@ var apart = []Mutation{
 		inRun("TestMounts$"), `/in/below rw`,
 	},
 	{
+		"apart-attributes-of-overlayfs", "that a layer cannot set the attributes that overlayfs reads",
+		edit("agent/image/unpacker.go", " || strings.HasPrefix(name, overlay)", " || name == overlay"),
+		Test{Package: "./agent/image", Run: "TestTimesAndAttributes"}, `has the attributes`,
+	},
+	{
 		"apart-private-layers", "that each tenant fetches a private layer itself",
 		edit("agent/image/layer.go", "state != nil && state.isFor(who) {", "state != nil && who != \"\" {"),
 		Test{Package: "./agent/image", Run: "TestCredentials"}, `want the configuration and the layer`,
