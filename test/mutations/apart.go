@@ -42,11 +42,11 @@ var apart = []Mutation{
 	{
 		"apart-memory-ends-the-whole-job", "the end of a job of which the kernel has killed one process",
 		edit(supervisor, "if s.starved && s.running() {", "if s.starved && s.ended {"),
-		inRun("TestOutOfMemory"), `context deadline exceeded`,
+		inRun("TestOutOfMemory"), `context deadline exceeded|Outcome:fenced`,
 	},
 	{
 		"apart-joined-limits", "the cgroups of version 1 that the job is started in",
-		edit(room, "if machine = g.Join(); machine != nil {", "if machine = g.Leave(); machine != nil {"),
+		edit("cmd/ares-supervisor/seccomp.go", "err = g.Take(pid)", "err = g.Leave()"),
 		inRun("TestForkBomb"), `"200" children`,
 	},
 	{
