@@ -120,6 +120,11 @@ var apart = []Mutation{
 		Test{Package: "./store", Run: "TestNetworkNoneIsNotMisread"}, `readers of format 0`,
 	},
 	{
+		"apart-network-claim", "the refusal of a claim by a node that would give the job the network",
+		edit("api/service/agent.go", "n != nil && job.HasOwnNetwork() && !n.Node.OwnNetwork", "n == nil && job.HasOwnNetwork()"),
+		Test{Package: "./api", Run: "TestAClaimNeedsIsolation"}, `would give the job the network is answered <nil>`,
+	},
+	{
 		"apart-network-nodes", "the filter that keeps such jobs off nodes that cannot keep them from the network",
 		edit("engine/cluster/filters.go", "return w.rules.ownNetwork && !n.Record.OwnNetwork", "return w.rules.ownNetwork && n.Session == nil"),
 		Test{Package: "./control/admission", Run: "TestNetworkNoneNodes"}, `want code "infeasible"`,
