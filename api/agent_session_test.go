@@ -184,6 +184,23 @@ func TestAClaimNeedsIsolation(t *testing.T) {
 	if err := claim(trusted, storetest.Place(t, s.store, s.lead, trusted, s.own)[0].Fence); err != nil {
 		t.Errorf("an administrator's job is answered %v", err)
 	}
+	alone := storetest.JobOf(tenant, storetest.Sleep())
+	alone.Job.Trusted = true
+	alone.Job.EditPlacement().Network = ares.NetworkNone
+	if made := s.store.Create(t.Context(), []store.Creation{alone})[0]; made.Err != nil {
+		t.Fatal(made.Err)
+	}
+	hermit := storetest.Get(t, s.store, alone.Job.ID).Job
+	err := claim(hermit, storetest.Place(t, s.store, s.lead, hermit, s.own)[0].Fence)
+	if ares.CodeOf(err) != ares.Forbidden || !strings.Contains(err.Error(), "cannot keep it from the network") {
+		t.Errorf("a claim of a node that would give the job the network is answered %v", err)
+	}
+	_, err = agents.UpdateNode(as(t.Context(), nodeToken), &apipb.UpdateNodeRequest{Ref: ref, Node: &apipb.NodeInfo{NodeId: s.own.ID, OwnNetwork: true}})
+	must(t, err)
+	s.seen()
+	if err := claim(hermit, storetest.Place(t, s.store, s.lead, hermit, s.own)[0].Fence); err != nil {
+		t.Errorf("a claim of a node that can keep the job from the network is answered %v", err)
+	}
 }
 
 // TestNodesHaveARate lets a node repeat its calls. Its calls are limited, but neither its renewals nor the calls of another node.

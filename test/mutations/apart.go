@@ -43,11 +43,11 @@ var apart = []Mutation{
 	{
 		"apart-memory-ends-the-whole-job", "the end of a job of which the kernel has killed one process",
 		edit(supervisor, "if s.starved && s.running() {", "if s.starved && s.ended {"),
-		inRun("TestOutOfMemory"), `context deadline exceeded`,
+		inRun("TestOutOfMemory"), `context deadline exceeded|Outcome:fenced`,
 	},
 	{
 		"apart-joined-limits", "the cgroups of version 1 that the job is started in",
-		edit(room, "if machine = g.Join(); machine != nil {", "if machine = g.Leave(); machine != nil {"),
+		edit("cmd/ares-supervisor/seccomp.go", "err = g.Take(pid)", "err = g.Leave()"),
 		inRun("TestForkBomb"), `"200" children`,
 	},
 	{
@@ -154,6 +154,11 @@ var apart = []Mutation{
 		"apart-network-misread", "the format that earlier versions, which do not know the field network, refuse",
 		edit("store/codec.go", "rec.MinReader = networkReader", "rec.MinReader = 0"),
 		Test{Package: "./store", Run: "TestNetworkNoneIsNotMisread"}, `readers of format 0`,
+	},
+	{
+		"apart-network-claim", "the refusal of a claim by a node that would give the job the network",
+		edit("api/service/agent.go", "n != nil && job.HasOwnNetwork() && !n.Node.OwnNetwork", "n == nil && job.HasOwnNetwork()"),
+		Test{Package: "./api", Run: "TestAClaimNeedsIsolation"}, `would give the job the network is answered <nil>`,
 	},
 	{
 		"apart-network-nodes", "the filter that keeps such jobs off nodes that cannot keep them from the network",
