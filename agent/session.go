@@ -281,7 +281,7 @@ func (s *session) controlBy(f func(*apipb.SessionInput)) {
 
 // copyIn writes the user's data to the command until there is no more. If the command does not read any more, the data is dropped.
 func (s *session) copyIn(ctx context.Context, w io.Writer, end func() error) {
-	gone := false
+	gone, consumed := false, 0
 	for {
 		data, ok := s.input.take(ctx)
 		if !ok {
@@ -294,9 +294,13 @@ func (s *session) copyIn(ctx context.Context, w io.Writer, end func() error) {
 			_, err := w.Write(data)
 			gone = err != nil
 		}
-		if s.tell(&apipb.SessionOutput{Output: &apipb.SessionOutput_Consumed{Consumed: uint32(len(data))}}) != nil {
+		if consumed += len(data); consumed < apipb.SessionConfirm {
+			continue
+		}
+		if s.tell(&apipb.SessionOutput{Output: &apipb.SessionOutput_Consumed{Consumed: uint32(consumed)}}) != nil {
 			return
 		}
+		consumed = 0
 	}
 }
 

@@ -8,8 +8,13 @@ import (
 // These are the limits of the data that one message of a session has, and that one side of a session may send before the other side has
 // consumed it.
 const (
-	SessionChunk  = 64 << 10
+	// SessionChunk is a little less than 32 KiB, so that a whole message is. For larger ones, gRPC takes buffers of 1 MiB, and clears them
+	// each time, at each of the four ends between a user and a job.
+	SessionChunk  = 32<<10 - 128
 	SessionWindow = 512 << 10
+	// SessionConfirm is how much one side consumes before it says so. It is much less than SessionWindow, so the other side never waits for
+	// the rest.
+	SessionConfirm = SessionWindow / 8
 )
 
 // SendWindow counts what one side of a session may still send. Without it, a reader that stops reading would fill the buffers of the

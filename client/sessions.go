@@ -84,6 +84,8 @@ type session struct {
 	stream  apipb.SessionService_RunSessionClient
 	sending sync.Mutex // a gRPC stream allows only one sender at a time
 	window  *apipb.SendWindow
+
+	consumed int // bytes of output since the last confirmation; only the method `print` uses it
 }
 
 // run returns the end of the session.
@@ -134,7 +136,10 @@ func (s *session) print(w io.Writer, data []byte) error {
 	if _, err := w.Write(data); err != nil {
 		return err
 	}
-	s.send(&apipb.SessionInput{Input: &apipb.SessionInput_Consumed{Consumed: uint32(len(data))}})
+	if s.consumed += len(data); s.consumed >= apipb.SessionConfirm {
+		s.send(&apipb.SessionInput{Input: &apipb.SessionInput_Consumed{Consumed: uint32(s.consumed)}})
+		s.consumed = 0
+	}
 	return nil
 }
 
