@@ -67,11 +67,11 @@ type Cluster struct {
 	// confirmed yet.
 	Cookie, PendingCookie string
 	// Refused says why the hub last refused a store that spoke in the cluster's name, at RefusedAt. It is empty after the next session.
-	Refused               string
-	RefusedAt             time.Time
-	SeenRevision          int64 // the highest revision of the cluster's store that the hub has seen
-	RegisteredAt          time.Time
-	JoinedAt              time.Time
+	Refused      string
+	RefusedAt    time.Time
+	SeenRevision int64 // the highest revision of the cluster's store that the hub has seen
+	RegisteredAt time.Time
+	JoinedAt     time.Time
 	// CertifiedFrom is the revision of the last join. Certificates of earlier revisions are refused.
 	CertifiedFrom int64
 	// Since is higher for each later membership under this name: it is the revision of the record before the cluster joined,
