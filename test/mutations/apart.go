@@ -71,7 +71,7 @@ var apart = []Mutation{
 	},
 	{
 		"apart-system-calls", "the filter of system calls",
-		edit(room, "if o.Sandbox.Seccomp {", "if o.Sandbox.Seccomp && o.User == nil {"),
+		edit(room, "if s.order.Sandbox.Seccomp {", "if s.order.Sandbox.Seccomp && s.order.User == nil {"),
 		inRun("TestSeccompInCgroup"), `no "Seccomp:`,
 	},
 	{
