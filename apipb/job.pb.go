@@ -65,7 +65,7 @@ type JobSpec struct {
 	NumaPolicy string `protobuf:"bytes,16,opt,name=numa_policy,json=numaPolicy,proto3" json:"numa_policy,omitempty"`
 	// The program of each process, followed by args.
 	Command []string `protobuf:"bytes,17,rep,name=command,proto3" json:"command,omitempty"`
-	// The arguments of command.
+	// The arguments of command, or of the image's entrypoint if command is absent.
 	Args []string `protobuf:"bytes,18,rep,name=args,proto3" json:"args,omitempty"`
 	// Image in which the process runs: HOST/NAME:TAG, HOST/NAME@DIGEST, or
 	// oci-archive:, docker-archive: or dir: with an absolute path on the nodes. Then
@@ -98,7 +98,7 @@ type JobSpec struct {
 	// restart (default) or at_most_once.
 	ExecutionMode string `protobuf:"bytes,29,opt,name=execution_mode,json=executionMode,proto3" json:"execution_mode,omitempty"`
 	// How long the job stays assigned to a node that is silent: from the TTL of
-	// sessions (20) to 86,400. Default 25, or the tenant's default.
+	// the node's session (20) to 86,400. Default 25, or the tenant's default.
 	LostAfterSeconds int32 `protobuf:"varint,30,opt,name=lost_after_seconds,json=lostAfterSeconds,proto3" json:"lost_after_seconds,omitempty"`
 	// Time between SIGTERM and SIGKILL. Default 30.
 	GraceSeconds *int32 `protobuf:"varint,31,opt,name=grace_seconds,json=graceSeconds,proto3,oneof" json:"grace_seconds,omitempty"`
@@ -518,11 +518,11 @@ func (x *JobSpec) GetMounts() []*Mount {
 // Mount is a file or directory of the node that a job with an image sees.
 type Mount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its absolute path on the node. At and below the directory that the node allows, it
-	// must not contain symbolic links.
+	// Its absolute path on the node. Below the directory that the node allows, it must not
+	// contain symbolic links.
 	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	// Its absolute path in the image, which is created if it does not exist. Not in /proc,
-	// /sys, /dev, /run/ares, /tmp or another target.
+	// /sys, /dev, /run/ares, /tmp, checkpoint.path or another target.
 	Target string `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
 	// The job cannot change it.
 	ReadOnly      bool `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
