@@ -81,6 +81,28 @@ func (s Spec) checkMounts(p *Problems) {
 	}
 }
 
+// checkCheckpointMount checks checkpoint.path of a job in an image, which sees this directory of the node at the same path. Only /tmp and
+// /dev/shm, which belong to the job, may contain it.
+func (s Spec) checkCheckpointMount(p *Problems) {
+	dir := s.Checkpoint.Path
+	if s.Image == "" || dir == "" {
+		return
+	}
+	if dir = strings.TrimSuffix(dir, "/"); !strings.HasPrefix(dir, "/") || path.Clean(dir) != dir {
+		p.Add("checkpoint.path", `%q must be an absolute path without ".." and double slashes: a job in an image sees this directory of the node`, Clip(s.Checkpoint.Path))
+		return
+	}
+	if isAtOrBelow(dir, "/tmp") || isAtOrBelow(dir, "/dev/shm") {
+		return
+	}
+	for _, made := range madeByAres {
+		if isAtOrBelow(dir, made) || isAtOrBelow(made, dir) {
+			p.Add("checkpoint.path", "%q is or contains %s, which Ares makes for a job in an image, or is in it: choose another path", Clip(dir), made)
+			return
+		}
+	}
+}
+
 // checkMountPath accepts only one form of each path, because policies and nodes compare paths as texts.
 func checkMountPath(p *Problems, field, value, where string) {
 	text(p, field, value, maxMountBytes)

@@ -81,3 +81,19 @@ func TestDigestOfMounts(t *testing.T) {
 		seen[ares.DigestOf(s)] = i
 	}
 }
+
+func TestCheckCheckpointMount(t *testing.T) {
+	for dir, ok := range map[string]bool{
+		"": true, "/ckpt": true, "/ckpt/": true, "/mnt/nfs/ann": true, "/tmp/x": true, "/tmp": true, "/dev/shm/x": true, "/home/run": true,
+		"/": false, "ckpt": false, "/ckpt/../etc": false, "/a//b": false, "/run": false, "/run/ares": false, "/run/ares/work": false, "/proc": false,
+		"/proc/1": false, "/sys/fs": false, "/dev": false, "/dev/nvidia0": false,
+	} {
+		s := ares.Spec{Image: "x/y:1", Checkpoint: ares.Checkpoint{Path: dir}}
+		if got := fmt.Sprint(s.Check()); strings.Contains(got, "checkpoint.path") == ok {
+			t.Errorf("%q: %s", dir, got)
+		}
+		if s.Image = ""; strings.Contains(fmt.Sprint(s.Check()), "checkpoint.path") {
+			t.Errorf("%q without an image: %v", dir, s.Check())
+		}
+	}
+}

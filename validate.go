@@ -48,6 +48,7 @@ func (s Spec) Check() error {
 	s.checkProcess(&p)
 	s.checkSecrets(&p)
 	s.checkMounts(&p)
+	s.checkCheckpointMount(&p)
 	s.checkLife(&p)
 	s.Start.check(&s, &p)
 	s.checkNotify(&p)

@@ -47,6 +47,16 @@ func (i *Images) allowedMount(source string) (below string, readOnly, ok bool) {
 	return below, readOnly, ok
 }
 
+// closedBelow returns an entry of images.mounts below a path that may only be mounted read-only, or "".
+func (i *Images) closedBelow(source string) string {
+	for _, entry := range i.Mounts {
+		if dir, ro := strings.CutSuffix(entry, readOnlySuffix); ro && strings.HasPrefix(dir, source+"/") {
+			return dir
+		}
+	}
+	return ""
+}
+
 // The method `mounts` returns what the seat's job mounts, if this node allows it.
 func (s *seat) mounts(job *ares.Spec) ([]run.Mount, error) {
 	cfg := &s.agent.cfg
@@ -59,6 +69,9 @@ func (s *seat) mounts(job *ares.Spec) ([]run.Mount, error) {
 				"or choose nodes that allow it with placement.node_selector", cfg.Node, m.Source)
 		case readOnly && !m.ReadOnly:
 			return nil, ares.Errorf(ares.Forbidden, "node %s allows jobs to mount %s only read-only: use --mount %s:ro, or read_only: true in the job", cfg.Node, m.Source, m)
+		}
+		if closed := cfg.Images.closedBelow(m.Source); closed != "" && !m.ReadOnly {
+			return nil, ares.Errorf(ares.Forbidden, "node %s allows jobs to mount %s only read-only, and it is below %s: use --mount %s:ro, or mount another directory", cfg.Node, closed, m.Source, m)
 		}
 		out = append(out, run.Mount{Source: m.Source, Target: m.Target, Below: below, ReadOnly: m.ReadOnly})
 	}

@@ -13,9 +13,10 @@ import (
 func TestAllowedMounts(t *testing.T) {
 	s := &seat{agent: &Agent{cfg: Config{Node: "n1", Images: Images{Mounts: []string{"/data", "/data/fixed:ro", "/mnt/nfs:ro", "/mnt/nfs/home"}}}}}
 	for text, want := range map[string]string{
-		"/data:/x":                   "/data",
+		"/data:/x":                   "allows jobs to mount /data/fixed only read-only, and it is below /data: use --mount /data:/x:ro",
 		"/data/a/b:/x":               "/data",
 		"/data/a:/x:ro":              "/data",
+		"/data:/x:ro":                "/data",
 		"/data/fixed/a:/x:ro":        "/data/fixed",
 		"/data/fixed/a:/x":           "allows jobs to mount /data/fixed/a only read-only: use --mount /data/fixed/a:/x:ro",
 		"/data/fixed:/x":             "only read-only",

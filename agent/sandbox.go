@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"path/filepath"
+	"slices"
 	"syscall"
 
 	ares "github.com/ares-scheduler/ares"
@@ -15,10 +17,14 @@ func (a *Agent) sandbox(job *ares.Spec, ranks int, scratch string, hide []string
 	if i.DeviceFilter && i.means.NoDevices == "" {
 		s.FilterDevices, s.Devices = true, i.Devices
 	}
+	if s.OwnNetwork { // these reach other machines without a network interface
+		hide = append(slices.Clone(hide), fabricDevices()...)
+	}
+	s.Hide = hide // for the device filter, also without mounts
 	if !i.means.Sandbox {
 		return s
 	}
-	s.Private, s.Scratch, s.Hide, s.WorkMB = true, scratch, hide, int64(i.WorkMB)
+	s.Private, s.Scratch, s.WorkMB = true, scratch, int64(i.WorkMB)
 	// A checkpoint must outlive the job's own /tmp. With a limit on /tmp, the job gets its own in any case, because the machine's
 	// /tmp would evade the limit. A working directory in /tmp is in the job's own /tmp.
 	s.OwnTmp = i.PrivateTmp && (i.TmpMB > 0 || i.DiskMB > 0 || !isUnderTmp(job.Checkpoint.Path))
@@ -32,6 +38,17 @@ func (a *Agent) sandbox(job *ares.Spec, ranks int, scratch string, hide []string
 	s.ShareShm = s.ShmMB > 0 && ranks > 1
 	s.OwnUser = (i.mode == IsolateTenant || i.mode == IsolateJob) && i.named[job.Tenant] == nil
 	return s
+}
+
+// fabricDevices returns the files of devices that send to other machines without a network interface: RDMA and its like. Such devices are
+// shared between network namespaces.
+func fabricDevices() []string {
+	var files []string
+	for _, pattern := range []string{"/dev/infiniband/*", "/dev/hfi1_*", "/dev/xpmem", "/dev/knem"} {
+		found, _ := filepath.Glob(pattern) // the patterns are valid
+		files = append(files, found...)
+	}
+	return files
 }
 
 // noNetwork returns the reason why jobs cannot have a network of their own on this machine, or "" if they can.

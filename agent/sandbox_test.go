@@ -95,7 +95,9 @@ func TestSandboxOfAJob(t *testing.T) {
 		if !strings.HasPrefix(c.name, "no filter of devices") {
 			c.want.FilterDevices, c.want.Devices = true, defaultDevices
 		}
-		got := (&Agent{isolation: i}).sandbox(&c.job, c.ranks, "", nil)
+		hide := []string{"/dev/nvidia7"}
+		c.want.Hide = hide // the device filter needs it too
+		got := (&Agent{isolation: i}).sandbox(&c.job, c.ranks, "", hide)
 		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}

@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,8 +16,10 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -181,13 +184,16 @@ func (u *unpacker) all(t *tar.Reader) error {
 			return fmt.Errorf("entry %.200q of the layer: %w", h.Name, err)
 		}
 	}
-	for name, mode := range u.modes {
-		if err := u.root.Chmod(name, mode); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	// What is below a directory comes first, because the mode of the directory may close it.
+	dirs := slices.SortedFunc(maps.Keys(u.times), func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	for _, name := range dirs {
+		if err := u.root.Chtimes(name, u.times[name], u.times[name]); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("entry %.200q of the layer: %w", name, err)
 		}
 	}
-	for name, at := range u.times {
-		if err := u.root.Chtimes(name, at, at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	dirs = slices.SortedFunc(maps.Keys(u.modes), func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	for _, name := range dirs {
+		if err := u.root.Chmod(name, u.modes[name]); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("entry %.200q of the layer: %w", name, err)
 		}
 	}
@@ -403,7 +409,11 @@ func setAttributes(f *os.File, h *tar.Header) error {
 		if !ok || !strings.HasPrefix(name, own) || strings.HasPrefix(name, overlay) {
 			continue
 		}
-		if err := unix.Fsetxattr(int(f.Fd()), name, []byte(value), 0); err != nil && !errors.Is(err, unix.ENOTSUP) {
+		err := unix.Fsetxattr(int(f.Fd()), name, []byte(value), 0)
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ERANGE) { // not a full disk: the limit is that of one file
+			return fmt.Errorf("the attribute %.100q has %d bytes, too many for the node's file system: build the image without it", name, len(value))
+		}
+		if err != nil && !errors.Is(err, unix.ENOTSUP) {
 			return fmt.Errorf("set the attribute %.100q: %w", name, err)
 		}
 	}

@@ -41,6 +41,9 @@ var (
 	readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 )
 
+// libraryPath is a list of directories. The specification of the job's devices may add to it.
+const libraryPath = "LD_LIBRARY_PATH"
+
 // placeContainer checks that a job in an image can run here, and records where it finds its cgroup and its temporary directory.
 func (r *Runner) placeContainer(o *seat.Order) error {
 	c := &o.Container
@@ -129,8 +132,14 @@ func (p *Proc) addContainer(cmd *Command) error {
 		has[name] = true
 	}
 	for _, v := range s.Process.Env {
-		if name, _, _ := strings.Cut(v, "="); !has[name] {
+		name, value, _ := strings.Cut(v, "=")
+		switch {
+		case !has[name]:
 			cmd.Env = append(cmd.Env, v)
+		case name == libraryPath: // as for the job, the libraries of its devices are searched after its own
+			if i := slices.IndexFunc(cmd.Env, func(v string) bool { return strings.HasPrefix(v, libraryPath+"=") }); i >= 0 && !strings.Contains(cmd.Env[i]+":", value+":") {
+				cmd.Env[i] = strings.TrimSuffix(cmd.Env[i], ":") + ":" + value
+			}
 		}
 	}
 	for _, g := range s.Process.User.AdditionalGids {
@@ -159,9 +168,6 @@ func containerMounts(o *seat.Order) []specs.Mount {
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			mounts = append(mounts, bind(real, path, "ro"))
 		}
-	}
-	if data := o.Container.Data; data != "" {
-		mounts = append(mounts, bind(seat.SandboxData, data))
 	}
 	return mounts
 }

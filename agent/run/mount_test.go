@@ -135,6 +135,7 @@ func TestMountsRefused(t *testing.T) {
 	w.makeLayer("links", func(dir string) {
 		w.link("/proc", filepath.Join(dir, "to-proc"))
 		w.link("/run/ares", filepath.Join(dir, "to-ares"))
+		w.link("/run", filepath.Join(dir, "to-run"))
 		w.link("/first", filepath.Join(dir, "to-first"))
 		w.link("/nowhere", filepath.Join(dir, "dangling"))
 		w.put(filepath.Join(dir, "a-file"), "")
@@ -154,6 +155,7 @@ func TestMountsRefused(t *testing.T) {
 		{"in:/to-proc/x", covered},
 		{"in:/to-proc", covered},
 		{"in:/to-ares/x", covered},
+		{"in:/to-run", "covers /run/ares"},
 		{"in:/tmp", covered},
 		{"in:/tmp/x", covered},
 		{"in:/dev/x", covered},
@@ -216,6 +218,45 @@ func TestMountsAfterRuntime(t *testing.T) {
 	w.wait(w.start(spec))
 	if list, err := os.ReadDir(filepath.Join(allowed, "out")); err != nil || len(list) != 1 {
 		t.Errorf("the runtime has made files in the mounted directory: %v (%v)", list, err)
+	}
+}
+
+// Nor into the directory of the checkpoints, which is at the same path in the image and on the machine. A link cannot replace the program that
+// restricts the job either.
+func TestCheckpointsAfterRuntime(t *testing.T) {
+	w := newWorld(t)
+	data := w.open()
+	w.makeDir(filepath.Join(data, "ares"), 0o755)
+	b, err := os.ReadFile(supervisorPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Join(data, "ares", "init")
+	if err = os.WriteFile(own, append(b, 0), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.makeLayer("evil", func(dir string) {
+		for _, name := range []string{"run", "sys", "dev", "proc", "etc", "tmp"} {
+			w.link(data, filepath.Join(dir, name))
+		}
+	})
+	spec := w.inImage(sh(`grep -E '^(Seccomp|NoNewPrivs):' /proc/self/status; echo saved > ` + data + `/checkpoint`))
+	spec.Container.Data, spec.Sandbox.Seccomp = data, true
+	spec.Container.Layers = append(spec.Container.Layers, "evil")
+	w.want(w.start(spec), Exited, 0)
+	if log := w.log(spec.Key); log != "NoNewPrivs:\t1\nSeccomp:\t2\n" {
+		t.Errorf("the output is %q", log)
+	}
+	if list, err := os.ReadDir(data); err != nil || len(list) != 2 {
+		t.Errorf("the directory of the checkpoints has %v (%v)", list, err)
+	}
+	for i, dir := range []string{"/run", "/run/ares"} { // they hide the program
+		spec = w.mounting(data, "true", ".:"+dir)
+		spec.Key = key(fmt.Sprint("hidden-", i))
+		spec.Container.Mounts[0].Source = data
+		if res := w.wait(w.start(spec)); res.Outcome != SpawnError {
+			t.Errorf("%s: the result is %+v", dir, res)
+		}
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
@@ -156,7 +155,6 @@ func runcAlone(tb testing.TB, r *Runner, spec Spec) func() (time.Duration, error
 			tb.Fatal(err)
 		}
 	}
-	config.Mounts = slices.DeleteFunc(config.Mounts, func(m specs.Mount) bool { return m.Source == seat.SandboxData })
 	for i := range config.Mounts {
 		if m := &config.Mounts[i]; strings.HasPrefix(m.Source, seat.SandboxDir) {
 			m.Source = at("empty")

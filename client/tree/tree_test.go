@@ -156,6 +156,31 @@ func TestUnpackHostile(t *testing.T) {
 	}
 }
 
+// TestUnpackTwice unpacks a second time into a directory that has a link of the first time.
+func TestUnpackTwice(t *testing.T) {
+	const file, dir, link = tar.TypeReg, tar.TypeDir, tar.TypeSymlink
+	at, root := place(t)
+	own := filepath.Join(at, "in", "own")
+	if err := os.WriteFile(own, []byte("untouched"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	none := func(name, why string) { t.Errorf("skipped %s: %s", name, why) }
+	if err := Unpack(tarOf(t, item{kind: dir, name: "data"}, item{kind: link, name: "data/x", text: "."}), root, "data", "data", none); err != nil {
+		t.Fatal(err)
+	}
+	for _, items := range [][]item{
+		{{kind: link, name: "data/x/l", text: ".."}, {kind: file, name: "data/l/own", text: "changed"}},
+		{{kind: dir, name: "data/x/d"}},
+	} {
+		if err := Unpack(tarOf(t, items...), root, "data", "data", none); err == nil || !strings.Contains(err.Error(), "below a link, data/x") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	if b, err := os.ReadFile(own); string(b) != "untouched" {
+		t.Errorf("the user's file is %q, %v", b, err)
+	}
+}
+
 // TestUnpackReplaces checks what happens to entries that are there already, and to a link of the user that leads out.
 func TestUnpackReplaces(t *testing.T) {
 	at, root := place(t)

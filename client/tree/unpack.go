@@ -21,7 +21,7 @@ var ErrMissing = errors.New("was not received")
 //
 // These entries are skipped: devices and pipes, and links that lead out of `to`, or that could after other links are followed.
 func Unpack(r io.Reader, root *os.Root, from, to string, skipped Skipped) error {
-	u := unpacker{root: root, from: path.Clean(from), to: path.Clean(to), skipped: skipped, files: map[string]bool{}, links: map[string]bool{}}
+	u := unpacker{root: root, from: path.Clean(from), to: path.Clean(to), skipped: skipped, files: map[string]bool{}}
 	archive := tar.NewReader(r)
 	for {
 		h, err := archive.Next()
@@ -47,7 +47,6 @@ type unpacker struct {
 	skipped  Skipped
 	found    bool
 	files    map[string]bool // files that this unpacker has written
-	links    map[string]bool // links that it has made
 	dirs     []closedDir
 }
 
@@ -82,10 +81,8 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 		return err
 	}
 	u.found = true
-	for up := path.Dir(name); up != "."; up = path.Dir(up) {
-		if u.links[up] {
-			return fmt.Errorf("the job sent an entry %q below a link: nothing more was copied", h.Name)
-		}
+	if err = u.checkAbove(name, h.Name); err != nil {
+		return err
 	}
 	mode := fs.FileMode(h.Mode).Perm()
 	switch h.Typeflag {
@@ -102,6 +99,22 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 	}
 	if err != nil {
 		return fmt.Errorf("create %s: %w", name, err)
+	}
+	return nil
+}
+
+// checkAbove refuses an entry below a link. The job may have sent the link, now or in an earlier copy; and a link of the user may lead out of
+// the copy too. The directory into which the user copies is the user's choice, whatever it is.
+func (u *unpacker) checkAbove(name, sent string) error {
+	for up := path.Dir(name); up != "." && up != u.to; up = path.Dir(up) {
+		st, err := u.root.Lstat(up)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return err
+		case st.Mode()&fs.ModeSymlink != 0:
+			return fmt.Errorf("the job sent an entry %q below a link, %s: nothing more was copied", sent, up)
+		}
 	}
 	return nil
 }
@@ -128,7 +141,6 @@ func (u *unpacker) dir(name string, mode fs.FileMode) error {
 // makeRoom removes what has the name of a new entry. A directory is never removed.
 func (u *unpacker) makeRoom(name string, forDir bool) error {
 	delete(u.files, name)
-	delete(u.links, name)
 	st, err := u.root.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -176,7 +188,6 @@ func (u *unpacker) symlink(name, target string) error {
 	if err := u.makeRoom(name, false); err != nil {
 		return err
 	}
-	u.links[name] = true
 	return u.root.Symlink(target, name)
 }
 

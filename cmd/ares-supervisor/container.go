@@ -33,12 +33,6 @@ func (s *supervisor) spawnContainer() birth {
 			return unable("set the job apart", err)
 		}
 	}
-	if why, err := s.bindData(); why != "" || err != nil {
-		if err != nil {
-			return unable("prepare the container", err)
-		}
-		return failed(why)
-	}
 	trees, why, err := s.openMounts()
 	if err != nil {
 		return unable("open the job's mounts", err)

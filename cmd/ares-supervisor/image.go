@@ -101,6 +101,16 @@ func mountImage(o *seat.Order) error {
 	if err == nil {
 		err = os.Chmod(upper+"/files", 0o755) // whatever the umask is: it is the mode of the job's root directory
 	}
+	// These are real directories, whatever the image has there. The runtime, which is root, makes mount points and device files in them, and
+	// follows links of the image.
+	for _, name := range [...]string{"/proc", "/sys", "/dev", "/etc", "/tmp", "/run", seat.SandboxDir} {
+		if err == nil {
+			err = os.Mkdir(upper+"/files"+name, 0o755)
+		}
+		if err == nil {
+			err = os.Chmod(upper+"/files"+name, 0o755)
+		}
+	}
 	if err != nil {
 		return errors.New("make the directory for the job's changes to the image: " + err.Error())
 	}
@@ -125,26 +135,4 @@ func mountImage(o *seat.Order) error {
 		return errors.New("mount the image's " + strconv.Itoa(len(c.Layers)) + " layers (overlayfs, which needs Linux 5.11): " + err.Error())
 	}
 	return nil
-}
-
-// bindData makes the directory of the job's checkpoints visible in the container. Only the job's own user may decide that, so the directory
-// is opened with its rights. Otherwise the job could reach a directory below another one that is closed to it.
-func (s *supervisor) bindData() (why string, err error) {
-	path := s.order.Container.Data
-	if path == "" {
-		return "", nil
-	}
-	fd := -1
-	bad := s.asUser(func() (err error) {
-		fd, err = syscall.Open(path, openPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
-		return err
-	})
-	if bad != nil {
-		return "checkpoint.path " + path + ": " + bad.Error() + ": the job's image needs the directory to exist on the node, and the job's user to reach it", nil
-	}
-	defer syscall.Close(fd)
-	if err := os.Mkdir(seat.SandboxData, 0o700); err != nil {
-		return "", err
-	}
-	return "", bind("/proc/self/fd/"+strconv.Itoa(fd), seat.SandboxData)
 }

@@ -84,8 +84,26 @@ func openSource(m *seat.Mount) (int, error) {
 	return fd, err
 }
 
+// The method `mounts` returns what is attached in the container: the directory of the job's checkpoints, and the job's mounts.
+func (s *supervisor) mounts() []seat.Mount {
+	c := &s.order.Container
+	if c.Data == "" {
+		return c.Mounts
+	}
+	return append([]seat.Mount{{Source: c.Data, Target: c.Data, Below: c.Data}}, c.Mounts...)
+}
+
+// nameOf says which part of the job asks for a mount.
+func (s *supervisor) nameOf(m *seat.Mount) string {
+	if m.Source == s.order.Container.Data && m.Target == m.Source {
+		return "checkpoint.path " + m.Source
+	}
+	return "mount " + m.Source
+}
+
 // openMounts opens the sources of the job's mounts with the rights of the job's user, and returns a copy of each mount, which is attached
-// nowhere yet. With a reason, the job is at fault.
+// nowhere yet. Only the job's own user may decide what it reaches: otherwise the job could reach a directory below another one that is
+// closed to it. With a reason, the job is at fault.
 func (s *supervisor) openMounts() (trees []int, why string, err error) {
 	defer func() {
 		if why != "" || err != nil {
@@ -93,17 +111,17 @@ func (s *supervisor) openMounts() (trees []int, why string, err error) {
 			trees = nil
 		}
 	}()
-	mounts := s.order.Container.Mounts
+	mounts := s.mounts()
 	for i := range mounts {
 		m, fd := &mounts[i], -1
 		if bad := s.asUser(func() (err error) { fd, err = openSource(m); return err }); bad != nil {
-			return trees, "mount " + m.Source + ": " + sourceAdvice(bad), nil
+			return trees, s.nameOf(m) + ": " + sourceAdvice(bad), nil
 		}
 		tree, why, err := cloneMount(fd, m.ReadOnly)
 		_ = syscall.Close(fd)
 		if why != "" || err != nil {
 			if why != "" {
-				why = "mount " + m.Source + ": " + why
+				why = s.nameOf(m) + ": " + why
 			}
 			return trees, why, err
 		}
@@ -153,11 +171,12 @@ func cloneMount(fd int, readOnly bool) (tree int, why string, err error) {
 	return int(r), "", nil
 }
 
-// attachMounts attaches the mounts in the container with this process. With a reason, the job is at fault. The job must not start if either
-// result is set.
+// attachMounts attaches the mounts in the container with this process, and verifies the program that the runtime starts next. With a reason,
+// the job is at fault. The job must not start if either result is set.
 func (s *supervisor) attachMounts(pid int, trees []int) (why string, err error) {
-	if len(trees) == 0 {
-		return "", nil
+	var self syscall.Stat_t
+	if err = syscall.Stat("/proc/self/exe", &self); err != nil {
+		return "", os.NewSyscallError("stat", err)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -167,14 +186,42 @@ func (s *supervisor) attachMounts(pid int, trees []int) (why string, err error) 
 		if err = enterMounts(pid); err != nil {
 			return
 		}
+		mounts := s.mounts()
 		for i, tree := range trees {
-			if why, err = attach(tree, s.order.Container.Mounts[i].Target); why != "" || err != nil {
+			if why, err = attach(tree, mounts[i].Target, mounts[i].Target == s.order.Container.Data); why != "" || err != nil {
 				return
 			}
 		}
+		why = verifyInside(&self)
 	}()
 	<-done
 	return why, err
+}
+
+// verifyInside checks that the container's first program, at the path from which the runtime starts it, is the given one. A mount of the job,
+// or a link of the image, may cover it: the job would then run without the filter of system calls. The mount point /run itself belongs to the
+// image's file system, so nobody outside of the container can change the path after the check.
+func verifyInside(self *syscall.Stat_t) (why string) {
+	const resolve = resolveBeneath | resolveNoSymlinks
+	top, rest, _ := strings.Cut(strings.TrimPrefix(seat.SandboxInside, "/"), "/")
+	root, err := openat2(atFDCWD, "/", syscall.O_DIRECTORY, 0)
+	if err == nil {
+		defer syscall.Close(root)
+		root, err = openat2(root, top, syscall.O_DIRECTORY, resolve|resolveNoXdev)
+	}
+	if err == nil {
+		defer syscall.Close(root)
+		root, err = openat2(root, rest, 0, resolve)
+	}
+	var st syscall.Stat_t
+	if err == nil {
+		defer syscall.Close(root)
+		err = syscall.Fstat(root, &st)
+	}
+	if err == nil && st.Dev == self.Dev && st.Ino == self.Ino {
+		return ""
+	}
+	return "a mount of the job, also after links of the image, covers " + seat.SandboxDir + ", which Ares makes for the job: choose another target"
 }
 
 // enterMounts moves this thread into the mount namespace of a process. Its root directory is then that of the namespace.
@@ -194,8 +241,8 @@ func enterMounts(pid int) error {
 	return nil
 }
 
-// The function `attach` puts a mount at a path of the container.
-func attach(tree int, target string) (why string, err error) {
+// The function `attach` puts a mount at a path of the container. A directory for checkpoints may be in the container's /tmp or /dev/shm.
+func attach(tree int, target string, forCheckpoints bool) (why string, err error) {
 	var st syscall.Stat_t
 	if err = syscall.Fstat(tree, &st); err != nil {
 		return "", os.NewSyscallError("fstat", err)
@@ -210,7 +257,11 @@ func attach(tree int, target string) (why string, err error) {
 	if err = syscall.Fstat(root, &top); err != nil {
 		return "", os.NewSyscallError("fstat", err)
 	}
-	point, err := openMountPoint(root, strings.Trim(target, "/"), isDir)
+	path := strings.Trim(target, "/")
+	point, err := openMountPoint(root, path, isDir, resolveNoXdev)
+	if err == syscall.EXDEV && forCheckpoints && isForData(path) {
+		point, err = openMountPoint(root, path, isDir, resolveNoSymlinks)
+	}
 	if err != nil {
 		return "mount at " + target + ": " + targetAdvice(err), nil
 	}
@@ -242,17 +293,26 @@ func targetAdvice(err error) string {
 	return err.Error()
 }
 
-// openMountPoint opens a path of the image, and creates what is missing. Links of the image are followed inside of it. The path never
-// leaves the image's own file system, because what is created belongs to root.
-func openMountPoint(root int, path string, isDir bool) (int, error) {
-	const resolve = resolveInRoot | resolveNoXdev | resolveNoMagic
-	fd, err := openat2(root, path, 0, resolve)
+// isForData reports whether a path is in a directory of the container that belongs to the job, and not to its image.
+func isForData(path string) bool {
+	for _, dir := range [...]string{"tmp", "dev/shm"} {
+		if rest, ok := strings.CutPrefix(path, dir); ok && (rest == "" || rest[0] == '/') {
+			return true
+		}
+	}
+	return false
+}
+
+// openMountPoint opens a path of the container, and creates what is missing. Links of the image are followed inside of it. What is created
+// belongs to root, so with resolveNoXdev, the path never leaves the image's own file system, and with resolveNoSymlinks, it follows no link.
+func openMountPoint(root int, path string, isDir bool, limit uint64) (int, error) {
+	fd, err := openat2(root, path, 0, resolveInRoot|resolveNoMagic|limit)
 	if err != syscall.ENOENT {
 		return fd, err
 	}
 	above, name := root, path
 	if i := strings.LastIndexByte(path, '/'); i >= 0 {
-		if above, err = openMountPoint(root, path[:i], true); err != nil {
+		if above, err = openMountPoint(root, path[:i], true, limit); err != nil {
 			return -1, err
 		}
 		defer syscall.Close(above)

@@ -87,8 +87,23 @@ var apart = []Mutation{
 	},
 	{
 		"apart-mounts-covered", "that mount points are made only in the image",
-		edit(mount, "resolveInRoot | resolveNoXdev | resolveNoMagic", "resolveInRoot | resolveNoMagic"),
+		edit(mount, "openMountPoint(root, path, isDir, resolveNoXdev)", "openMountPoint(root, path, isDir, 0)"),
 		inRun("TestMountsRefused"), `in:/tmp/x: the job was started`,
+	},
+	{
+		"apart-mounts-program", "the check that no mount covers the program which restricts the job",
+		edit(mount, "why = verifyInside(&self)", "_ = verifyInside(&self)"),
+		inRun("TestMountsRefused"), `in:/to-run: the result is`,
+	},
+	{
+		"apart-links-of-image", "the real directories in which the runtime makes mount points and devices",
+		edit("cmd/ares-supervisor/image.go", `"/proc", "/sys", "/dev", "/etc", "/tmp", "/run", seat.SandboxDir}`, `"/run", seat.SandboxDir}`),
+		inRun("TestCheckpointsAfterRuntime"), `the result is`,
+	},
+	{
+		"copy-below-links", "the refusal of entries below a link of an earlier copy",
+		edit("client/tree/unpack.go", "case st.Mode()&fs.ModeSymlink != 0:", "case false:"),
+		Test{Package: "./client/tree", Run: "TestUnpackTwice"}, `the user's file is`,
 	},
 	{
 		"apart-mounts-read-only", "that a mount is read-only with everything mounted below it",

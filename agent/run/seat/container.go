@@ -62,7 +62,6 @@ const (
 	LayerTree     = "t"             // below the directory of a layer
 	SandboxInside = SandboxDir + "/init"
 	SandboxShm    = SandboxDir + "/shm"
-	SandboxData   = SandboxDir + "/data"
 )
 
 // Inside is the argument with which the supervisor's program is the first process of a container. It reads an InsideOrder from InsideFD,
