@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
