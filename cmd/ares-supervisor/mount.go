@@ -199,7 +199,7 @@ func (s *supervisor) attachMounts(pid int, trees []int) (why string, err error) 
 }
 
 // verifyInside checks that the container's first program, at the path from which the runtime starts it, is the given one. A mount of the job,
-// or a link of the image, may cover it: the job would then run without the filter of system calls. The mount point /run itself belongs to the
+// or a link of the image, may cover it: the job would then run without the system call filter. The directory /run itself belongs to the
 // image's file system, so nobody outside of the container can change the path after the check.
 func verifyInside(self *syscall.Stat_t) (why string) {
 	const resolve = resolveBeneath | resolveNoSymlinks
