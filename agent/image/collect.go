@@ -51,6 +51,15 @@ func (s *Store) Collect() (removed int, err error) {
 	return removed, errors.Join(err, s.forgetIncomplete())
 }
 
+// IsFull reports whether the disk is too full, although every layer that can be removed was removed.
+func (s *Store) IsFull() bool {
+	if _, err := s.Collect(); err != nil {
+		return true
+	}
+	used, err := s.cfg.Usage(s.dir)
+	return err != nil || used > s.cfg.High
+}
+
 // oldest returns the layer without a lock that was not used for the longest time, or "". Of layers of the same image, the order does not matter.
 func (s *Store) oldest() string {
 	s.mu.Lock()

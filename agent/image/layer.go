@@ -43,9 +43,9 @@ const everybody = "*"
 // layer makes sure that a layer is in the store and that the tenant may use it. Each layer is fetched once, however many callers want it at
 // the same time. A tenant that has not fetched a private layer itself fetches it again. Otherwise, with a manifest of its own, it could get
 // every layer of other tenants whose digest it knows.
-func (s *Store) layer(ctx context.Context, req *Request, l layerSource, private bool, diffID string, p *tracker) error {
+func (s *Store) layer(ctx context.Context, req *Request, l layerSource, of *found, diffID string, p *tracker) error {
 	name, who := layerName(diffID), everybody
-	if private {
+	if of.private {
 		who = req.Tenant
 	}
 	key := name + " " + who
@@ -63,7 +63,7 @@ func (s *Store) layer(ctx context.Context, req *Request, l layerSource, private 
 			s.fetches[key] = f
 			s.wg.Go(func() {
 				defer cancel()
-				err := s.fetchLayer(life, req, l, diffID, who, f)
+				err := s.fetchLayer(life, req, l, of, diffID, who, f)
 				s.mu.Lock()
 				f.err = err
 				if s.fetches[key] == f {
@@ -102,10 +102,36 @@ func (s *Store) leave(f *fetch, key string) {
 	}
 }
 
+// The method `enter` waits until a layer may be fetched. One tenant gets at most half of the places: a registry of its own that sends almost
+// nothing must not keep all others waiting.
+func (s *Store) enter(ctx context.Context, tenant string) (leave func(), err error) {
+	s.mu.Lock()
+	own := s.tenants[tenant]
+	if own == nil {
+		own = make(chan struct{}, max(1, cap(s.slots)/2))
+		s.tenants[tenant] = own
+	}
+	s.mu.Unlock()
+	for i, places := range []chan struct{}{own, s.slots} {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			if i > 0 {
+				<-own
+			}
+			return nil, ctx.Err()
+		}
+	}
+	return func() { <-s.slots; <-own }, nil
+}
+
 // fetchLayer fetches one layer, has it unpacked, compares its digests, and moves it to its place.
-func (s *Store) fetchLayer(ctx context.Context, req *Request, l layerSource, diffID, who string, f *fetch) error {
-	s.slots <- struct{}{}
-	defer func() { <-s.slots }()
+func (s *Store) fetchLayer(ctx context.Context, req *Request, l layerSource, of *found, diffID, who string, f *fetch) error {
+	leave, err := s.enter(ctx, req.Tenant)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	in, err := l.open()
 	if err != nil {
 		return s.explainLayer(req, err)
@@ -119,7 +145,8 @@ func (s *Store) fetchLayer(ctx context.Context, req *Request, l layerSource, dif
 		return s.noSpace(err)
 	}
 	defer func() { _ = os.RemoveAll(tmp) }() // the next start of the agent removes what is left
-	u, err := s.unpack(ctx, &progressReader{r: io.LimitReader(in, l.size), f: f}, dir)
+	others := slices.DeleteFunc(of.names(), func(name string) bool { return name == layerName(diffID) })
+	u, err := s.unpack(ctx, &progressReader{r: io.LimitReader(in, l.size), f: f}, dir, s.rest(others))
 	switch {
 	case err != nil:
 		return s.explainLayer(req, err)
@@ -213,10 +240,10 @@ func (s *Store) giveAway(dir string) error {
 }
 
 // unpack runs the child that unpacks a layer. An error means that the layer could not be read, or that the child failed.
-func (s *Store) unpack(ctx context.Context, in io.Reader, dir string) (unpacked, error) {
+func (s *Store) unpack(ctx context.Context, in io.Reader, dir string, limits Limits) (unpacked, error) {
 	var u unpacked
 	c := exec.CommandContext(ctx, "/proc/self/exe")
-	c.Args = []string{UnpackerName, strconv.FormatInt(s.cfg.Limits.Files, 10), strconv.FormatInt(s.cfg.Limits.Bytes, 10)}
+	c.Args = []string{UnpackerName, strconv.FormatInt(limits.Files, 10), strconv.FormatInt(limits.Bytes, 10)}
 	// The child cannot reach the directory by its path, because the agent's directory is closed to other users.
 	at, err := os.Open(dir)
 	if err != nil {

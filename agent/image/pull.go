@@ -66,7 +66,11 @@ func (s *Store) pull(ctx context.Context, req *Request, f *found) error {
 	var wg sync.WaitGroup
 	for i, l := range f.layers {
 		wg.Go(func() {
-			if err := s.layer(ctx, req, l, f.private, f.config.RootFS.DiffIDs[i].String(), t); err != nil {
+			err := s.layer(ctx, req, l, f, f.config.RootFS.DiffIDs[i].String(), t)
+			if err == nil {
+				err = s.checkTotal(req, f.names()) // many layers together must not fill the disk
+			}
+			if err != nil {
 				stop(err) // the first error counts
 				return
 			}

@@ -34,6 +34,15 @@ type found struct {
 	files   []io.Closer
 }
 
+// The method `names` returns the names of the image's layers in the store.
+func (f *found) names() []string {
+	names := make([]string, len(f.config.RootFS.DiffIDs))
+	for i, id := range f.config.RootFS.DiffIDs {
+		names[i] = layerName(id.String())
+	}
+	return names
+}
+
 // A layerSource is where a layer comes from.
 type layerSource struct {
 	digest string // of what is fetched; "" if only the diff ID is known

@@ -81,6 +81,7 @@ type Store struct {
 	layers  map[string]*layerState // by name
 	locks   map[string]int         // by name of a layer: the live seats and the pulls that use it
 	fetches map[string]*fetch
+	tenants map[string]chan struct{} // limits the layers of each tenant that are unpacked at the same time
 }
 
 // layerState is a layer on the disk.
@@ -116,7 +117,7 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, dir: dir, transport: newGuard(), slots: make(chan struct{}, max(2, min(4, runtime.NumCPU()))), layers: map[string]*layerState{}, locks: map[string]int{}, fetches: map[string]*fetch{}}
+	s := &Store{cfg: cfg, dir: dir, transport: newGuard(), slots: make(chan struct{}, max(2, min(4, runtime.NumCPU()))), layers: map[string]*layerState{}, locks: map[string]int{}, fetches: map[string]*fetch{}, tenants: map[string]chan struct{}{}}
 	if err = os.RemoveAll(filepath.Join(dir, tmpDir)); err != nil {
 		return nil, fmt.Errorf("open the store of images: %w", err)
 	}
@@ -176,7 +177,7 @@ type Request struct {
 // Image is an image whose layers are in the store. Until Release is called, they stay there.
 type Image struct {
 	Digest string
-	// Layers are the names of the layers' directories in LayersDir, from the lowest to the highest.
+	// Layers are the names of the layers' directories in LayersDir, from the lowest to the highest. No name is there twice.
 	Layers []string
 	Config v1.Config
 
@@ -210,15 +211,12 @@ func (s *Store) Get(ctx context.Context, req Request) (*Image, error) {
 		return nil, err
 	}
 	r := &record{Reference: req.Reference.text, Digest: f.digest, Private: f.private, Tenant: req.Tenant, Config: f.config.Config, Pulled: s.cfg.Now()}
-	for i, id := range f.config.RootFS.DiffIDs {
-		r.Layers = append(r.Layers, layerName(id.String()))
-		r.Size += f.layers[i].size
+	r.Layers = f.names()
+	for _, l := range f.layers {
+		r.Size += l.size
 	}
 	unlock := s.Lock(r.Layers)
 	if err = s.pull(ctx, &req, f); err == nil {
-		err = s.checkTotal(&req, r.Layers)
-	}
-	if err == nil {
 		err = s.noSpace(s.writeRecord(r))
 	}
 	if err != nil {
@@ -237,7 +235,19 @@ func (s *Store) use(r *record, unlock func()) *Image {
 		_ = os.Chtimes(filepath.Join(s.dir, layersDir, name, recordFile), now, now)
 	}
 	s.mu.Unlock()
-	return &Image{Digest: r.Digest, Layers: r.Layers, Config: r.Config, release: sync.OnceFunc(unlock)}
+	return &Image{Digest: r.Digest, Layers: distinct(r.Layers), Config: r.Config, release: sync.OnceFunc(unlock)}
+}
+
+// distinct keeps the highest of equal layers, because the kernel refuses to mount a layer twice. The lower one hides and adds nothing that the
+// higher one does not. Many tools give each step without files the same empty layer.
+func distinct(layers []string) []string {
+	var out []string
+	for i, name := range layers {
+		if !slices.Contains(layers[i+1:], name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // cached returns an image that is complete in the store and that the tenant may use without asking the registry.
@@ -295,16 +305,25 @@ func (s *Store) check(req *Request, f *found) error {
 	return nil
 }
 
-func (s *Store) checkTotal(req *Request, names []string) error {
-	var bytes, files int64
+// rest returns what an image may still unpack to, beside those of its layers that are in the store.
+func (s *Store) rest(names []string) Limits {
+	rest := s.cfg.Limits
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, name := range names {
-		bytes, files = bytes+s.layers[name].Bytes, files+s.layers[name].Files
+	for _, name := range distinct(names) {
+		if l := s.layers[name]; l != nil {
+			rest.Bytes, rest.Files = rest.Bytes-l.Bytes, rest.Files-l.Files
+		}
 	}
-	if bytes > s.cfg.Limits.Bytes || files > s.cfg.Limits.Files {
-		return ares.Errorf(ares.TooLarge, "image %s unpacks to %d MiB and %d files, more than %d MiB or %d files: use a smaller image, or raise the node's images.max_mb and images.max_files",
-			req.Reference, bytes>>20, files, s.cfg.Limits.Bytes>>20, s.cfg.Limits.Files)
+	return rest
+}
+
+// checkTotal checks the layers of an image that are in the store.
+func (s *Store) checkTotal(req *Request, names []string) error {
+	if rest := s.rest(names); rest.Bytes < 0 || rest.Files < 0 {
+		limits := s.cfg.Limits
+		return ares.Errorf(ares.TooLarge, "image %s unpacks to %d MiB and %d files or more, and the node allows %d MiB and %d files: use a smaller image, or raise the node's images.max_mb and images.max_files",
+			req.Reference, (limits.Bytes-rest.Bytes)>>20, limits.Files-rest.Files, limits.Bytes>>20, limits.Files)
 	}
 	return nil
 }

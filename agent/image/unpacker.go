@@ -105,7 +105,7 @@ func unpackLayer(in io.Reader, dir string, limits Limits) (unpacked, error) {
 		return unpacked{}, err
 	}
 	tarred := &counter{plain, sha256.New()}
-	u := unpacker{root: root, limits: limits, modes: map[string]fs.FileMode{}, times: map[string]time.Time{}}
+	u := unpacker{root: root, limits: limits, dirs: map[string]dirEnd{}}
 	if err = u.all(tar.NewReader(&capped{tarred, limits.Bytes + limits.Files*1024 + 1<<20})); err != nil {
 		return unpacked{}, err
 	}
@@ -163,10 +163,30 @@ type unpacker struct {
 	root         *os.Root
 	limits       Limits
 	files, bytes int64
-	// modes are the final modes of directories. While files are written into them, they are writable.
-	modes map[string]fs.FileMode
-	// times are the times of directories. Each file that is written into a directory changes its time, so they are set at the end.
-	times map[string]time.Time
+	// dirs are set at the end: until then directories are writable, and each file that is written into one changes its time. An entry may be
+	// about a directory that a later entry of the archive has replaced.
+	dirs  map[string]dirEnd
+	names int // bytes of the names in dirs
+}
+
+// dirEnd is the final state of a directory. Without a time, the directory is not in the archive itself.
+type dirEnd struct {
+	mode fs.FileMode
+	time time.Time
+}
+
+// maxNames limits the memory for the names of directories. Long names compress well, so a small layer could have gigabytes of them.
+const maxNames = 128 << 20
+
+// The method `remember` plans the final state of a directory.
+func (u *unpacker) remember(name string, end dirEnd) error {
+	if _, ok := u.dirs[name]; !ok {
+		if u.names += len(name); u.names > maxNames {
+			return fmt.Errorf("the names of the layer's directories have more than %d MiB: build the image with shorter or fewer paths", maxNames>>20)
+		}
+	}
+	u.dirs[name] = end
+	return nil
 }
 
 func (u *unpacker) all(t *tar.Reader) error {
@@ -185,19 +205,25 @@ func (u *unpacker) all(t *tar.Reader) error {
 		}
 	}
 	// What is below a directory comes first, because the mode of the directory may close it.
-	dirs := slices.SortedFunc(maps.Keys(u.times), func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-	for _, name := range dirs {
-		if err := u.root.Chtimes(name, u.times[name], u.times[name]); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("entry %.200q of the layer: %w", name, err)
-		}
-	}
-	dirs = slices.SortedFunc(maps.Keys(u.modes), func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-	for _, name := range dirs {
-		if err := u.root.Chmod(name, u.modes[name]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, name := range slices.SortedFunc(maps.Keys(u.dirs), func(a, b string) int { return cmp.Compare(len(b), len(a)) }) {
+		if err := u.finish(name, u.dirs[name]); err != nil {
 			return fmt.Errorf("entry %.200q of the layer: %w", name, err)
 		}
 	}
 	return nil
+}
+
+// The method `finish` gives a directory its final state, unless something else is there now.
+func (u *unpacker) finish(name string, end dirEnd) error {
+	if st, err := u.root.Lstat(name); err != nil || !st.IsDir() {
+		return nil //nolint:nilerr // the directory was replaced
+	}
+	if !end.time.IsZero() {
+		if err := u.root.Chtimes(name, end.time, end.time); err != nil {
+			return err
+		}
+	}
+	return u.root.Chmod(name, end.mode)
 }
 
 const (
@@ -211,11 +237,11 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 		return err
 	}
 	if u.files++; u.files > u.limits.Files {
-		return fmt.Errorf("the layer has more than %d files: use a smaller image, or raise the node's images.max_files", u.limits.Files)
+		return fmt.Errorf("the layer has more than %d files, which is what is left of the node's limit for an image: use a smaller image, or raise the node's images.max_files", u.limits.Files)
 	}
 	if name == "." {
 		if h.Typeflag == tar.TypeDir {
-			u.modes["."] = mode(h) | 0o555 // everybody must be able to enter the root
+			return u.remember(".", dirEnd{mode: mode(h) | 0o555}) // everybody must be able to enter the root
 		}
 		return nil
 	}
@@ -275,9 +301,11 @@ func (u *unpacker) parents(dir string) error {
 			}
 		}
 		if u.files++; u.files > u.limits.Files {
-			return fmt.Errorf("the layer has more than %d files: use a smaller image, or raise the node's images.max_files", u.limits.Files)
+			return fmt.Errorf("the layer has more than %d files, which is what is left of the node's limit for an image: use a smaller image, or raise the node's images.max_files", u.limits.Files)
 		}
-		u.modes[dir] = 0o755
+		if err = u.remember(dir, dirEnd{mode: 0o755}); err != nil {
+			return err
+		}
 		return u.root.Mkdir(dir, 0o755)
 	}
 	if err == nil {
@@ -324,7 +352,8 @@ func (u *unpacker) whiteout(name string) error {
 		return err
 	}
 	defer dir.Close()
-	if err = u.remove(name); err != nil {
+	// An archive may contain a path twice, and the last one counts.
+	if err = u.root.RemoveAll(name); err != nil {
 		return err
 	}
 	return os.NewSyscallError("mknod", unix.Mknodat(int(dir.Fd()), path.Base(name), unix.S_IFCHR, 0))
@@ -338,21 +367,10 @@ func (u *unpacker) openDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// The method `remove` makes room for an entry. An archive may contain a path twice, and the last one counts.
-func (u *unpacker) remove(name string) error {
-	for dir := range u.modes {
-		if dir == name || strings.HasPrefix(dir, name+"/") {
-			delete(u.modes, dir)
-			delete(u.times, dir)
-		}
-	}
-	return u.root.RemoveAll(name)
-}
-
 func (u *unpacker) create(name string, h *tar.Header, content io.Reader) error {
 	st, err := u.root.Lstat(name)
 	if err == nil && !(st.IsDir() && h.Typeflag == tar.TypeDir) {
-		err = u.remove(name)
+		err = u.root.RemoveAll(name)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -364,7 +382,9 @@ func (u *unpacker) create(name string, h *tar.Header, content io.Reader) error {
 				return err
 			}
 		}
-		u.modes[name], u.times[name] = mode(h), h.ModTime
+		if err := u.remember(name, dirEnd{mode(h), h.ModTime}); err != nil {
+			return err
+		}
 		return u.root.Chmod(name, mode(h)|0o700)
 	case tar.TypeReg, tar.TypeRegA, tar.TypeGNUSparse: //nolint:staticcheck // old archives contain TypeRegA
 		return u.file(name, h, content)
@@ -385,7 +405,7 @@ func (u *unpacker) create(name string, h *tar.Header, content io.Reader) error {
 
 func (u *unpacker) file(name string, h *tar.Header, content io.Reader) error {
 	if u.bytes += h.Size; h.Size < 0 || u.bytes > u.limits.Bytes {
-		return fmt.Errorf("the layer unpacks to more than %d MiB: use a smaller image, or raise the node's images.max_mb", u.limits.Bytes>>20)
+		return fmt.Errorf("the layer unpacks to more than %d MiB, which is what is left of the node's limit for an image: use a smaller image, or raise the node's images.max_mb", u.limits.Bytes>>20)
 	}
 	f, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
