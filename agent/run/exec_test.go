@@ -257,6 +257,21 @@ func TestExecHangsUp(t *testing.T) {
 	}
 }
 
+// TestExecHangsUpGroup checks that a process of a command's group ends too, although it ignores SIGHUP and the command itself does not. What
+// has left the group stays.
+func TestExecHangsUpGroup(t *testing.T) {
+	w := newWorld(t)
+	p := w.start(sh("sleep 1000"))
+	x := w.exec(p, shell("n=00; setsid sleep 25$n & (trap '' HUP; exec sleep 20$n) & echo up; wait"))
+	w.expect(x, "up")
+	pid, other := w.pidOf(p, "2000", p.Pid()), w.pidOf(p, "2500", p.Pid())
+	_ = x.Close()
+	w.gone(pid)
+	if !lives(other) || !lives(p.Pid()) {
+		t.Error("the job, or what has left the group, ended too")
+	}
+}
+
 // TestExecEndsWithJob ends a job in every way while a command runs beside it, which tries to outlive it.
 func TestExecEndsWithJob(t *testing.T) {
 	w := newWorld(t)

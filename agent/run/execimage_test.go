@@ -24,7 +24,7 @@ func TestExecsInImages(t *testing.T) {
 	setInImage = true
 	defer func() { setInImage = false }()
 	for name, test := range map[string]func(*testing.T){
-		"Signal": TestExecSignal, "HangsUp": TestExecHangsUp, "EndsWithJob": TestExecEndsWithJob, "RacesWithEnd": TestExecRacesWithEnd,
+		"Signal": TestExecSignal, "HangsUp": TestExecHangsUp, "HangsUpGroup": TestExecHangsUpGroup, "EndsWithJob": TestExecEndsWithJob, "RacesWithEnd": TestExecRacesWithEnd,
 		"LeavesChildren": TestExecLeavesChildren, "Limits": TestExecLimits,
 	} {
 		t.Run(name, test)

@@ -229,6 +229,7 @@ func (s *supervisor) endedExec(pid int, ws syscall.WaitStatus) {
 		} else {
 			s.reply(x.conn, "exited "+strconv.Itoa(ws.ExitStatus()))
 		}
+		s.leaveGroup(x)
 		s.dropExec(x)
 		return
 	}
@@ -269,6 +270,7 @@ func (s *supervisor) killExecs(now seat.BootTime) {
 			x.killAt = 0
 		}
 	}
+	s.killLeft(now)
 }
 
 // execOn returns the command whose connection has the given file descriptor, or nil.

@@ -58,6 +58,7 @@ type supervisor struct {
 	termSent bool
 	patience time.Duration // delay between two checks of a dying cgroup
 	execs    []*execution  // commands beside the job
+	left     []leftGroup
 }
 
 // The type `birth` is the result of starting the job.
@@ -260,6 +261,9 @@ func (s *supervisor) next() seat.BootTime {
 	}
 	for _, x := range s.execs {
 		at = earlier(at, x.killAt)
+	}
+	for _, g := range s.left {
+		at = earlier(at, g.killAt)
 	}
 	return at
 }

@@ -40,6 +40,11 @@ var userSessions = []Mutation{
 		inRun("TestExec$"), `isolation of the command|context deadline exceeded`,
 	},
 	{
+		"session-rest-of-group", "the end of the processes that a command leaves behind in its group when its user is gone",
+		edit("cmd/ares-supervisor/leftgroup.go", "if x.killAt != 0 && s.order.Contained()", "if x.killAt < 0 && s.order.Contained()"),
+		inRun("TestExecHangsUpGroup"), `is still there|lives|deadline exceeded`,
+	},
+	{
 		"session-ticket-once", "the deletion of a used ticket",
 		edit(tickets, "\tt := s.tickets[hash]\n\tdelete(s.tickets, hash)\n", "\tt := s.tickets[hash]\n"),
 		inAPI("TestSessionTickets"), "is <nil>|: <nil>|used",
