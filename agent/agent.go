@@ -27,23 +27,25 @@ var errTaken = errors.New("another agent already uses this node's name")
 
 // Agent runs the seats of one node.
 type Agent struct {
-	cfg       Config
-	log       *slog.Logger
-	link      *serverLink
-	runner    *run.Runner
-	bin       *trash.Bin // working directories of ended seats, which are being deleted
-	source    gpu.Source
-	profile   string // name of the simulated machine, "" for a real one
-	instance  string
-	isolation *isolation
-	refuses   string    // why no job may run here at all, "" if jobs may
-	identity  *pki.Node // nil when the agent authenticates with a token
-	rejected  error     // why a server rejects the certificate
-	watcher   *watcher
-	starts    startLimit
-	images    *image.Store      // nil if the node runs no images
-	runtime   string            // path of the OCI runtime
-	cdi       map[string]string // CDI names of the devices; empty for simulated devices
+	cfg        Config
+	log        *slog.Logger
+	link       *serverLink
+	runner     *run.Runner
+	bin        *trash.Bin // working directories of ended seats, which are being deleted
+	source     gpu.Source
+	profile    string // name of the simulated machine, "" for a real one
+	instance   string
+	isolation  *isolation
+	refuses    string    // why no job may run here at all, "" if jobs may
+	identity   *pki.Node // nil when the agent authenticates with a token
+	rejected   error     // why a server rejects the certificate
+	watcher    *watcher
+	starts     startLimit
+	images     *image.Store      // nil if the node runs no images
+	runtime    string            // path of the OCI runtime
+	probing    sync.Mutex        // held while a test container runs
+	describing sync.Mutex        // held while the CDI specification is made
+	cdi        map[string]string // CDI names of the devices; empty for simulated devices
 
 	session atomic.Int64 // revision of the current session, 0 without one
 	renewed atomic.Int64 // run.BootTime at which the last acknowledged renewal was sent

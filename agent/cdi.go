@@ -1,7 +1,10 @@
 package agent
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,17 +55,57 @@ func describeDevices(devices []ares.Device, vendorDirs []string, root, dir strin
 	if len(names) > 0 || slices.ContainsFunc(uuids, func(id string) bool { return !strings.HasPrefix(id, uuidOfGPU) }) {
 		return nil, fmt.Errorf("%s: %s", none, useVendor)
 	}
-	spec, err := nvidia.Generate(root, uuids)
-	if err == nil {
-		err = nvidia.Write(dir, spec)
-	}
-	if err != nil {
+	if err = writeSpec(root, dir, uuids); err != nil {
 		return nil, fmt.Errorf("%s, and Ares could not make one: %w; or %s", none, err, useVendor)
 	}
 	for _, id := range uuids {
 		names[id] = nvidia.Device(id)
 	}
 	return names, nil
+}
+
+func writeSpec(root, dir string, uuids []string) error {
+	spec, err := nvidia.Generate(root, uuids)
+	if err != nil {
+		return err
+	}
+	return nvidia.Write(dir, spec)
+}
+
+// loadDriver makes the device files that the driver of NVIDIA makes only when a program without a container uses CUDA.
+func (a *Agent) loadDriver(ctx context.Context, devices []ares.Device) {
+	if !slices.ContainsFunc(devices, func(d ares.Device) bool { return strings.HasPrefix(d.ID, uuidOfGPU) }) {
+		return
+	}
+	nvidia.LoadModule(ctx)
+	if err := nvidia.MakeDevices("/"); err != nil {
+		a.log.Warn("jobs in images may lack a device file of the driver", "error", err)
+	}
+}
+
+// renewSpec makes the node's specification again if it is Ares's own and the driver has more device files by now, before a job uses it.
+func (a *Agent) renewSpec() {
+	var uuids []string
+	for id, name := range a.cdi {
+		if name == nvidia.Device(id) {
+			uuids = append(uuids, id)
+		}
+	}
+	if len(uuids) == 0 {
+		return
+	}
+	const root = "/"
+	dir := filepath.Join(a.cfg.Dir, cdiDir)
+	a.describing.Lock()
+	defer a.describing.Unlock()
+	err := nvidia.MakeDevices(root)
+	if !nvidia.IsComplete(root, dir) {
+		slices.Sort(uuids)
+		err = errors.Join(err, writeSpec(root, dir, uuids))
+	}
+	if err != nil {
+		a.log.Warn("jobs in images may lack a device file of the driver", "error", err)
+	}
 }
 
 // vendorName returns the name of a device in the specifications of vendors, or "". A slice must be named by its ID, because a slice has the

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -104,10 +105,10 @@ func (a *Agent) openImages(ctx context.Context, machine *gpu.Machine) string {
 	if path, err = filepath.Abs(path); err != nil {
 		return err.Error()
 	}
-	if why := a.missingCDI(machine); why != "" {
+	if why := a.missingCDI(ctx, machine); why != "" {
 		return why
 	}
-	owner := uint32(a.isolation.UIDBase + a.isolation.UIDRange) // the first UID that no tenant can have
+	owner := a.isolation.imageOwner()
 	store, err := image.Open(image.Config{
 		Dir: filepath.Join(a.cfg.Dir, imagesDir), Credentials: cfg.Credentials, User: &image.Owner{UID: owner, GID: owner},
 		Limits: image.Limits{Files: int64(cfg.MaxFiles), Bytes: int64(cfg.MaxMB) << 20}, High: cfg.KeepBelow, Low: cfg.KeepBelow - collectTo,
@@ -115,16 +116,24 @@ func (a *Agent) openImages(ctx context.Context, machine *gpu.Machine) string {
 	if err != nil {
 		return err.Error()
 	}
-	if err = a.probeRuntime(ctx, path, store.LayersDir(), owner); err != nil {
+	a.images, a.runtime = store, path
+	if err = a.probeRuntime(ctx, owner, nil); err != nil {
+		a.images = nil
 		return fmt.Sprintf("the OCI runtime %s does not work here: %v", path, err)
 	}
-	a.images, a.runtime = store, path
 	return ""
 }
 
-// probeRuntime runs a container like that of a job, because only that shows whether everything a container needs works on this machine.
-func (a *Agent) probeRuntime(ctx context.Context, runtime, layers string, uid uint32) error {
+// imageOwner returns the user that unpacks and owns images: the first one that no tenant can have.
+func (i *isolation) imageOwner() uint32 { return uint32(i.UIDBase + i.UIDRange) }
+
+// probeRuntime runs a container like that of a job, because only that shows whether everything a container needs works on this machine. The
+// container gets the devices with these CDI names.
+func (a *Agent) probeRuntime(ctx context.Context, uid uint32, devices []string) error {
+	a.probing.Lock()
+	defer a.probing.Unlock()
 	const layer, limit = "probe", time.Minute
+	layers := a.images.LayersDir()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	key := run.Key{Job: probeImage, Fence: 1}
@@ -136,7 +145,7 @@ func (a *Agent) probeRuntime(ctx context.Context, runtime, layers string, uid ui
 	p, err := a.runner.Start(ctx, run.Spec{
 		Key: key, Argv: []string{run.ProbeProgram, run.ProbeArgument}, Env: []string{}, User: &run.User{UID: uid, GID: uid}, LostAfter: limit, RenewedAt: run.Now(),
 		Sandbox:   run.Sandbox{Private: true, OwnTmp: true, Seccomp: a.isolation.means.NoSeccomp == ""},
-		Container: run.Container{Runtime: runtime, Dir: filepath.Dir(dir), Layers: []string{layer}},
+		Container: run.Container{Runtime: a.runtime, Dir: filepath.Dir(dir), Layers: []string{layer}, Devices: devices, DeviceSpecs: filepath.Join(a.cfg.Dir, cdiDir)},
 	})
 	if err != nil {
 		return err
@@ -148,11 +157,26 @@ func (a *Agent) probeRuntime(ctx context.Context, runtime, layers string, uid ui
 	return errors.Join(err, a.runner.EnsureDead(ctx, key), a.runner.Forget(key))
 }
 
+// isNodeAtFault reports whether a start that failed before the job's first instruction counts against the node. A job in an image counts only
+// if a container without its image fails too. Otherwise a user with a bad image could take nodes out of service.
+func (s *seat) isNodeAtFault(ctx context.Context) bool {
+	if s.order.GetSpec().GetImage() == "" || s.agent.images == nil {
+		return true
+	}
+	names, _ := s.agent.containerDevices(s.order.GetShares(), nil)
+	err := s.agent.probeRuntime(ctx, s.agent.isolation.imageOwner(), names)
+	if err != nil {
+		s.agent.log.Warn("a test container does not start either", "seat", s.key, "error", err)
+	}
+	return err != nil
+}
+
 // missingCDI returns the reason why containers cannot get the node's devices, or "". Simulated devices need nothing.
-func (a *Agent) missingCDI(machine *gpu.Machine) string {
+func (a *Agent) missingCDI(ctx context.Context, machine *gpu.Machine) string {
 	if machine.Mock || len(machine.Devices) == 0 {
 		return ""
 	}
+	a.loadDriver(ctx, machine.Devices)
 	names, err := describeDevices(machine.Devices, cdi.DefaultSpecDirs, "/", filepath.Join(a.cfg.Dir, cdiDir))
 	if err != nil {
 		return err.Error()
@@ -291,9 +315,36 @@ func (s *seat) fetchImage(ctx context.Context, spec *run.Spec) error {
 		}
 	}
 	spec.Env = s.environment(&job, env, spec.User)
+	if err = checkCommand(spec); err != nil {
+		return ares.Errorf(ares.Invalid, "image %s: %v", req.Reference, err)
+	}
 	spec.Container = run.Container{Runtime: s.agent.runtime, Dir: s.agent.images.LayersDir(), Layers: got.Layers, Data: job.Checkpoint.Path, Mounts: mounts}
 	spec.Container.DeviceSpecs = filepath.Join(s.agent.cfg.Dir, cdiDir)
-	spec.Container.Devices, spec.Env = s.agent.containerDevices(s.order.GetShares(), spec.Env)
+	if spec.Container.Devices, spec.Env = s.agent.containerDevices(s.order.GetShares(), spec.Env); len(spec.Container.Devices) > 0 {
+		s.agent.renewSpec()
+	}
+	return nil
+}
+
+// maxCommand is the size of a command with its environment that a seat's file has room for. The kernel allows 2 MiB.
+const maxCommand = 4 << 20
+
+// checkCommand checks what a job gets from its image. The runner would take a mistake in it for one of the agent.
+func checkCommand(spec *run.Spec) error {
+	const perText = 16
+	size := 0
+	for _, v := range slices.Concat(spec.Argv, spec.Env, []string{spec.Dir}) {
+		if strings.Contains(v, "\x00") {
+			return errors.New("its entrypoint, command or working directory contains a NUL byte: build the image again")
+		}
+		size += len(v) + perText
+	}
+	switch {
+	case spec.Argv[0] == "":
+		return errors.New("its entrypoint or command begins with an empty word: build the image again, or give the job a command")
+	case size > maxCommand:
+		return fmt.Errorf("its entrypoint, command and environment have more than %d MiB: build the image with less", maxCommand>>20)
+	}
 	return nil
 }
 
@@ -336,7 +387,9 @@ func (s *seat) withoutImage(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return err // the agent stops
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
-		s.agent.startFailed(err.Error())
+		if s.agent.images.IsFull() { // otherwise only this image is too large for the node
+			s.agent.startFailed(err.Error())
+		}
 		s.end(run.Result{Outcome: run.Lost, Reason: node + ": " + err.Error(), Ended: time.Now()})
 	case code == ares.NotFound || code == ares.Invalid || code == ares.TooLarge || code == ares.Forbidden:
 		s.end(run.Result{Outcome: run.SpawnError, Reason: err.Error(), Ended: time.Now()})

@@ -236,8 +236,8 @@ func (s *seat) wait(ctx context.Context) (run.Result, bool) {
 		if err == nil {
 			res, dead = &got, true // Wait has verified it
 			s.end(got)
-			if got.Outcome == run.Lost && s.named == nil && proc.Pid() == 0 {
-				s.agent.startFailed(got.Reason) // the machine could not start it
+			if got.Outcome == run.Lost && s.named == nil && proc.Pid() == 0 && s.isNodeAtFault(ctx) {
+				s.agent.startFailed(got.Reason)
 			}
 			break
 		}

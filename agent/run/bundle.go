@@ -29,9 +29,6 @@ const (
 	ProbeArgument = seat.Probe
 )
 
-// These files of the machine are in every container, so that names can be resolved, as with Docker.
-var resolverFiles = []string{"/etc/resolv.conf", "/etc/hosts"}
-
 // These lists are those of Docker: what a container must not read or change in /proc and /sys.
 var (
 	maskedPaths = []string{
@@ -75,7 +72,26 @@ func (r *Runner) furnishBundle(dir *os.Root, o *seat.Order) error {
 	if err != nil {
 		return err
 	}
-	return dir.WriteFile(seat.BundleDir+"/config.json", b, 0o600)
+	if err = dir.WriteFile(seat.BundleDir+"/config.json", b, 0o600); err != nil {
+		return err
+	}
+	return dir.WriteFile(seat.PointsFile, []byte(strings.Join(pointsOf(spec, o), "\n")), 0o600)
+}
+
+// pointsOf returns the paths at which the job's devices have files, apart from those in /dev.
+func pointsOf(s *specs.Spec, o *seat.Order) (points []string) {
+	own := containerMounts(o)
+	for _, m := range s.Mounts {
+		if !slices.ContainsFunc(own, func(x specs.Mount) bool { return x.Destination == m.Destination }) {
+			points = append(points, filepath.Clean(m.Destination))
+		}
+	}
+	for _, d := range s.Linux.Devices {
+		if path := filepath.Clean(d.Path); !strings.HasPrefix(path, "/dev/") {
+			points = append(points, path)
+		}
+	}
+	return points
 }
 
 // The method `bundle` returns the configuration of a container. The command and the environment are not in it, because the environment may
@@ -164,7 +180,7 @@ func containerMounts(o *seat.Order) []specs.Mount {
 		bind(seat.SandboxDir, seat.SandboxDir),
 		bind(seat.SandboxTmp, o.Tmp),
 	}
-	for _, path := range resolverFiles {
+	for _, path := range seat.ResolverFiles {
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			mounts = append(mounts, bind(real, path, "ro"))
 		}

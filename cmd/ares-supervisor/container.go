@@ -41,23 +41,26 @@ func (s *supervisor) spawnContainer() birth {
 		return failed(why)
 	}
 	defer closeFiles(trees)
+	if why = faultBefore(); why != "" {
+		return failed(why)
+	}
 	f, err := openContainerFiles()
 	if err != nil {
 		return unable("make pipes for the container", err)
 	}
 	defer f.close()
 	if err = s.runtime(f, "create", "--bundle", seat.BundleDir, "--pid-file", seat.ContainerPid, "--preserve-fds", strconv.Itoa(seat.InsideFiles), o.Key.String()); err != nil {
-		return unable("create the container", err)
+		return s.blame("create the container", err)
 	}
 	var pid int
 	if onMachine(func() { pid, err = s.verifyContainer() }); err != nil {
-		return unable("verify the container", err)
+		return s.blame("verify the container", err)
 	}
 	if err = s.verifyNetwork(strconv.Itoa(pid)); err != nil {
-		return unable("verify the container", err)
+		return s.blame("verify the container", err)
 	}
 	if why, err = s.attachMounts(pid, trees); err != nil {
-		return unable("attach the job's mounts", err)
+		return s.blame("attach the job's mounts", err)
 	}
 	if why != "" {
 		return failed(s.apartToo(why))
@@ -74,7 +77,7 @@ func (s *supervisor) spawnContainer() birth {
 	}
 	wall := time.Now()
 	if err = s.runtime(nil, "start", o.Key.String()); err != nil {
-		return unable("start the container", err)
+		return s.blame("start the container", err)
 	}
 	if why = f.answer(); why != "" {
 		return failed(s.apartToo(why))

@@ -111,6 +111,12 @@ func mountImage(o *seat.Order) error {
 			err = os.Chmod(upper+"/files"+name, 0o755)
 		}
 	}
+	// So are these files, at which the runtime mounts those of the machine: a directory or a looping link of the image would make it fail.
+	for _, name := range seat.ResolverFiles {
+		if _, missing := os.Stat(name); err == nil && missing == nil {
+			err = seat.WriteFile(upper+"/files"+name, nil, syscall.O_CREAT|syscall.O_EXCL, 0o644)
+		}
+	}
 	if err != nil {
 		return errors.New("make the directory for the job's changes to the image: " + err.Error())
 	}

@@ -55,14 +55,18 @@ func (m *Mount) check() error {
 const (
 	BundleDir     = "bundle" // the runtime's input: config.json, and rootfs, where the image is mounted
 	RootDir       = BundleDir + "/rootfs"
-	RuntimeDir    = "runtime"       // the runtime's own state
-	RuntimeLog    = "runtime.log"   // what the runtime complains about
-	ContainerPid  = "container.pid" // written by the runtime
-	UpperDir      = "upper"         // what the job changes in the image
-	LayerTree     = "t"             // below the directory of a layer
+	PointsFile    = BundleDir + "/points" // the paths at which the job's devices have files, one in each line
+	RuntimeDir    = "runtime"             // the runtime's own state
+	RuntimeLog    = "runtime.log"         // what the runtime complains about
+	ContainerPid  = "container.pid"       // written by the runtime
+	UpperDir      = "upper"               // what the job changes in the image
+	LayerTree     = "t"                   // below the directory of a layer
 	SandboxInside = SandboxDir + "/init"
 	SandboxShm    = SandboxDir + "/shm"
 )
+
+// ResolverFiles are files of the machine that are in every container, so that names can be resolved, as with Docker.
+var ResolverFiles = [...]string{"/etc/resolv.conf", "/etc/hosts"}
 
 // Inside is the argument with which the supervisor's program is the first process of a container. It reads an InsideOrder from InsideFD,
 // restricts itself, and executes the job's command. It reports a failure on InsideStatusFD, which the command does not inherit.

@@ -5,12 +5,14 @@ import (
 	"bytes"
 	"io"
 	"log"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -52,7 +54,7 @@ func busybox(t *testing.T, version string) v1.Image {
 		}
 	}
 	add(tar.Header{Name: "bin/busybox", Typeflag: tar.TypeReg, Mode: 0o755}, string(content))
-	for _, name := range []string{"sh", "cat", "echo", "sleep", "id"} {
+	for _, name := range []string{"sh", "cat", "echo", "sleep", "id", "ls", "grep"} {
 		add(tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "busybox"}, "")
 	}
 	add(tar.Header{Name: "srv/version", Typeflag: tar.TypeReg, Mode: 0o644}, version)
@@ -86,10 +88,25 @@ type world struct {
 	admin  *client.Client
 	host   string
 	shared string // a directory that jobs may mount read-only
+
+	mu      sync.Mutex
+	fetched map[string]int // how often each blob was fetched
 }
 
-// start starts a registry, a server and a node that runs images.
-func start(t *testing.T) *world {
+// The method `count` counts the blobs that a registry is asked for.
+func (w *world) count(inner http.Handler) http.HandlerFunc {
+	return func(out http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
+			w.mu.Lock()
+			w.fetched[r.URL.Path]++
+			w.mu.Unlock()
+		}
+		inner.ServeHTTP(out, r)
+	}
+}
+
+// start starts a registry, a server and a node that runs images. The settings are lines of its configuration of images.
+func start(t *testing.T, settings ...string) *world {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only an agent that is root runs images")
@@ -97,17 +114,18 @@ func start(t *testing.T) *world {
 	if _, err := exec.LookPath("runc"); err != nil {
 		t.Fatal("the tests of images need runc: run `make needs`, or install it")
 	}
-	hub := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	w := &world{T: t, fetched: map[string]int{}}
+	hub := httptest.NewServer(w.count(registry.New(registry.Logger(log.New(io.Discard, "", 0)))))
 	t.Cleanup(hub.Close)
 	c := cluster.Start(t, cluster.Servers(1))
-	w := &world{T: t, Cluster: c, admin: c.Client(c.Servers[0]), host: strings.TrimPrefix(hub.URL, "http://")}
+	w.Cluster, w.admin, w.host = c, c.Client(c.Servers[0]), strings.TrimPrefix(hub.URL, "http://")
 	var err error
 	if w.shared, err = os.MkdirTemp("", "ares-shared-"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(w.shared) })
 	config := filepath.Join(t.TempDir(), "agent.yaml")
-	for path, content := range map[string]string{config: "images:\n  mounts: [\"" + w.shared + ":ro\"]\n", filepath.Join(w.shared, "file"): "shared\n"} {
+	for path, content := range map[string]string{config: "images:\n  mounts: [\"" + w.shared + ":ro\"]\n" + strings.Join(settings, ""), filepath.Join(w.shared, "file"): "shared\n"} {
 		if err = os.WriteFile(path, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
