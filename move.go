@@ -17,10 +17,11 @@ type LeftCluster struct {
 
 // These constants damp the moves of a job. A cluster that gave a job back gets no offer of it for LeftFor, twice as long for each
 // further time, and at most LeftFor << maxLeftDoublings. So a job that no cluster starts or completes visits each cluster
-// a few times an hour at first, and then less and less often.
+// several times an hour at first, and then less and less often. The first time is short, because the clusters that gave the job
+// back may be the only ones that are left.
 const (
-	LeftFor          = 10 * time.Minute
-	maxLeftDoublings = 5
+	LeftFor          = 2 * time.Minute
+	maxLeftDoublings = 7
 	maxLeft          = 8 // clusters that are remembered
 )
 
@@ -32,20 +33,25 @@ func (r *Run) Leave(cluster string, now time.Time) {
 		l = left[at]
 		left = slices.Delete(left, at, at+1)
 	}
-	l.Until = now.Add(LeftFor << min(l.Times, maxLeftDoublings))
 	l.Times++
+	l.Until = now.Add(l.lasts())
 	left = append(left, l)
 	r.Left = left[max(len(left)-maxLeft, 0):]
 }
 
+// The method `lasts` returns how long the cluster gets no offer after it gave the job back the last time.
+func (l *LeftCluster) lasts() time.Duration { return LeftFor << min(max(l.Times-1, 0), maxLeftDoublings) }
+
 // LeftAt returns the clusters to which the job is not offered at a time, because they gave it back lately. A nil run has none.
+// If the clock went back, more time is left than there ever was, and nobody knows how much of it is over. The job does not wait for
+// the clock then.
 func (r *Run) LeftAt(now time.Time) []LeftCluster {
 	if r == nil {
 		return nil
 	}
 	var out []LeftCluster
 	for _, l := range r.Left {
-		if l.Until.After(now) {
+		if left := l.Until.Sub(now); left > 0 && left <= l.lasts() {
 			out = append(out, l)
 		}
 	}

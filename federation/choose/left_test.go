@@ -39,7 +39,7 @@ func TestLeft(t *testing.T) {
 	}
 	run.Leave("two", start.Add(time.Minute))
 	record(&run, start.Add(time.Minute))
-	if got := offered(start.Add(2 * time.Minute)); got != "" {
+	if got := offered(start.Add(ares.LeftFor - time.Second)); got != "" {
 		t.Errorf("offered to %q, and both gave it back", got)
 	}
 	if got := offered(start.Add(ares.LeftFor)); got != "one" {

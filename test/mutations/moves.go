@@ -46,8 +46,13 @@ var moves = []Mutation{
 	},
 	{
 		"moves-doubling", "the doubling of that time",
-		edit(moving, "LeftFor << min(l.Times, maxLeftDoublings)", "LeftFor << min(l.Times, 0)"),
+		edit(moving, "LeftFor << min(max(l.Times-1, 0), maxLeftDoublings)", "LeftFor"),
 		root("TestLeave"), `the job is kept away for`,
+	},
+	{
+		"moves-clock", "the rule that a clock that went back does not keep a job from a cluster for longer",
+		edit(moving, "left > 0 && left <= l.lasts()", "left > 0"),
+		root("TestLeave"), `a clock that went back`,
 	},
 	{
 		"moves-offers", "the rule that the chooser offers no job to a cluster that gave it back lately",

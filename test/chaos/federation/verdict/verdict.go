@@ -86,12 +86,12 @@ type judge struct {
 // Judge judges a record and reports the violations.
 func Judge(r *Run) Report {
 	j := &judge{run: r, Report: Report{start: r.Meta.Start, Clusters: map[string]check.Report{}}}
+	j.gather()
 	j.split()
 	j.Hub = check.Run(r.Hub)
 	for name, one := range r.Clusters {
 		j.Clusters[name] = check.Run(one)
 	}
-	j.gather()
 	j.oneCluster()
 	j.tokens()
 	j.lent()

@@ -3,6 +3,7 @@ package verdict_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,24 @@ func taken(alive bool) *made {
 	m.grant("west", "job", 20)
 	m.runs("west", "job", 20, 1, 5, 6, "0,1")
 	return m
+}
+
+// TestOverlapLines checks who judges a process that has found another one of its job alive: the oracle of all clusters if the job ran in
+// another cluster at that time, and otherwise the one of the cluster itself.
+func TestOverlapLines(t *testing.T) {
+	t.Parallel()
+	for cluster, foundInside := range map[string]bool{"east": false, "west": true} {
+		m := taken(true)
+		m.runs(cluster, "job", 10, 1, 1, 5.5, "0,1")
+		m.Witnesses["job"] = append(m.Witnesses["job"], trace.Witness{
+			Verb: trace.Overlap, Attempt: 1, Fence: 20<<16 + 1, Node: "west-n1", At: at(5), Detail: "attempt:1,rank:0",
+		})
+		r := verdict.Judge(m.Run)
+		got := slices.ContainsFunc(r.Violations(), func(v check.Violation) bool { return strings.Contains(v.Text, "found another attempt alive") })
+		if got != foundInside || !foundInside && len(r.Excused) != 1 {
+			t.Errorf("the older process is in %s: its own oracle found it %t; %d are excused", cluster, got, len(r.Excused))
+		}
+	}
 }
 
 // TestVerdict judges good and bad records of all clusters together.
