@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ares-scheduler/ares/client"
 	"github.com/ares-scheduler/ares/pause"
 	"github.com/ares-scheduler/ares/store"
 	"github.com/ares-scheduler/ares/test/chaos/federation/verdict"
@@ -146,8 +147,9 @@ func (s *site) alert(ctx context.Context, server int) (string, error) {
 }
 
 // copyStore starts a copy of a cluster's store beside the cluster, with a server and without agents, as a snapshot of a machine that is
-// started once more. The copy has the cluster's name, certificate and cookie. The cluster has changed since, so the hub must refuse the
-// copy, and the cluster continues. Each cluster is copied at most once in a run.
+// started once more. The copy has the cluster's name, certificate and cookie. The cluster has changed since, so the hub refuses the
+// copy if it has heard of that, and the cluster continues. If it has not, because its leader has just changed, it may hear the copy first
+// and refuse the cluster, which an administrator then restores. Each cluster is copied at most once in a run.
 func copyStore(t *tempter) *inject.Mishap {
 	m, release, ok := t.member()
 	if !ok {
@@ -178,7 +180,48 @@ func copyStore(t *tempter) *inject.Mishap {
 		}
 	}
 	d := t.Between(0, 5000)
-	return &inject.Mishap{Target: m.name, Detail: detail, Lasts: d, Undo: inject.Both(end, release)}
+	return &inject.Mishap{Target: m.name, Detail: detail, Lasts: d, Undo: func() {
+		defer release()
+		end()
+		t.f.afterCopy(m)
+	}}
+}
+
+// The method `afterCopy` restores a cluster that the hub refuses because it has heard the copy first.
+func (f *fleet) afterCopy(m *site) {
+	ctx, cancel := fromRouter(time.Minute)
+	defer cancel()
+	if !pause.For(ctx, 8*time.Second) { // the hub does not take the copy for alive any more
+		return
+	}
+	first, refused := "", false
+	f.hub.administer("cluster "+m.name+" to be ready, or refused, after the end of its copy", func(ctx context.Context, c *client.Client) error {
+		at, err := c.Cluster(ctx, m.name)
+		last := at.GetRefusedAt().AsTime().String()
+		switch {
+		case err != nil:
+			return err
+		case at.GetState() != "unreachable":
+			return nil
+		case first == "":
+			first = last
+		}
+		if refused = last != first; refused { // only the cluster itself can have been refused since
+			return nil
+		}
+		return fmt.Errorf("it is %s, refused at %s", at.GetState(), last)
+	})
+	if !refused {
+		return
+	}
+	m.away.Store(true)
+	defer m.away.Store(false)
+	backup := filepath.Join(f.dir, "backup-"+m.name+"-refused")
+	live.Await(m.t, time.Minute, "a backup of "+m.name+", which the hub refuses", func() (bool, string) {
+		said, err := m.backup(backup, 0)
+		return err == nil, said
+	})
+	f.restore(m, backup)
 }
 
 // startCopy starts an etcd member and a server with the data on a disk, on a machine of their own.
