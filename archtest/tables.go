@@ -10,6 +10,7 @@ var layers = map[string]int{
 	".":          0, // the types that all others share
 	"pause":      0, // waits that a context can cut short
 	"loopback":   0, // addresses that cannot leave this machine
+	"asciicast":  0, // the format of recorded sessions; the server writes it and the command line plays it
 	"apipb":      1, // the wire contract; store and api both use it
 	"secret":     1, // encryption of secrets; its keys are outside the store
 	"audit":      1, // the hash-chained audit log; history stores its entries too
@@ -22,7 +23,7 @@ var layers = map[string]int{
 	"pki":        2, // certificates and join tokens
 	"notify":     2, // alerts by webhook and mail
 	"rediscache": 2, // the optional Redis cache
-	"objects":    2, // the code of jobs, in chunks named by their content
+	"objects":    2, // the code of jobs, in chunks named by their content; recordings of sessions
 	"metrics":    3, // the metrics of a scheduler that owns an engine.State: the server, and the Kubernetes scheduler
 	"auth":       3, // authentication: tokens, OIDC
 	"control":    3,
@@ -123,6 +124,7 @@ var ranks = map[string][]string{
 		"control/estimate",
 		"control/accounting",
 		"control/secrets",
+		"control/sessionrecording",
 		"control/code",
 		"control/notices",
 		"control/cache",

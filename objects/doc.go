@@ -39,4 +39,9 @@
 //
 // An object that nobody uses is thus deleted 24 to 32 hours after its last use. A job that is not archived yet counts as a
 // use, so that it can be retried.
+//
+// # Recordings
+//
+// Recordings of sessions are in the same bucket, below another prefix. Nothing above applies to them: their parts have names, are
+// replaced while a session lasts, and are deleted by package control/sessionrecording.
 package objects
