@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -25,9 +26,12 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api/service"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/asciicast"
 	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/control/accounting"
+	"github.com/ares-scheduler/ares/control/sessionrecording"
 	"github.com/ares-scheduler/ares/history"
+	"github.com/ares-scheduler/ares/objects"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -95,6 +99,7 @@ func newEstate(t *testing.T) *estate {
 		c.Audit, c.AuditLog = log, log
 		c.Accounting = &accounting.Accounting{View: c.View, History: past, Now: time.Now}
 		c.Secrets = newSecrets(t, c.Store)
+		c.Sessions = &service.Sessions{Files: &service.Files{View: c.View}, Recorder: newRecordings(t)}
 		c.AgentService, c.Engine, c.Logs = noAgents{}, engine, noLogs{}
 		c.Predict = func(*ares.Job) ares.RuntimePredicted {
 			return ares.RuntimePredicted{P50: time.Second, P90: time.Minute}
@@ -147,6 +152,23 @@ func newEstate(t *testing.T) *estate {
 	return e
 }
 
+// recordingID is the ID of a recording of each tenant.
+const recordingID = "20261119T140512-aaaaaaaaaa"
+
+// newRecordings returns a recorder with a recorded session in each of the two tenants.
+func newRecordings(t *testing.T) *sessionrecording.Recorder {
+	o, err := objects.Open(objects.Config{Dir: t.TempDir()})
+	must(t, err)
+	t.Cleanup(func() { _ = o.Close() })
+	r := &sessionrecording.Recorder{Objects: o, Mode: sessionrecording.Off, Log: slog.New(slog.DiscardHandler), Now: time.Now}
+	for _, tenant := range []string{"a", "b"} {
+		x, err := r.Begin(t.Context(), sessionrecording.Info{ID: recordingID, Tenant: tenant, Job: canaryOf(tenant), User: canaryOf(tenant)}, asciicast.Header{Command: canaryOf(tenant)})
+		must(t, err)
+		x.End("exit code 0")
+	}
+	return r
+}
+
 // canaryOf returns a text that a test uses in the names of one tenant's objects. The text must not be shown
 // to another tenant.
 func canaryOf(tenant string) string { return canary + "-of-" + tenant }
@@ -190,6 +212,8 @@ func fill(m protoreflect.Message, in ids) {
 			set(in.tenant)
 		case name == "job_id", name == "reference":
 			set(in.job)
+		case name == "recording_id":
+			set(recordingID)
 		case name == "verb":
 			set("job.read")
 		case name == "role":

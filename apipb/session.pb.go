@@ -656,7 +656,9 @@ func (*SessionOutput_Consumed) isSessionOutput_Output() {}
 func (*SessionOutput_End) isSessionOutput_Output() {}
 
 type SessionStarted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the command prints is recorded for administrators.
+	Recorded      bool `protobuf:"varint,1,opt,name=recorded,proto3" json:"recorded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -689,6 +691,13 @@ func (x *SessionStarted) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SessionStarted.ProtoReflect.Descriptor instead.
 func (*SessionStarted) Descriptor() ([]byte, []int) {
 	return file_apipb_session_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SessionStarted) GetRecorded() bool {
+	if x != nil {
+		return x.Recorded
+	}
+	return false
 }
 
 // SessionEnd is how a session ended.
@@ -805,8 +814,9 @@ const file_apipb_session_proto_rawDesc = "" +
 	"error_data\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80\x04H\x00R\terrorData\x12'\n" +
 	"\bconsumed\x18\x04 \x01(\rB\t\xbaH\x06*\x04\x18\x80\x80@H\x00R\bconsumed\x12'\n" +
 	"\x03end\x18\x05 \x01(\v2\x13.ares.v1.SessionEndH\x00R\x03endB\b\n" +
-	"\x06output\"\x10\n" +
-	"\x0eSessionStarted\"v\n" +
+	"\x06output\",\n" +
+	"\x0eSessionStarted\x12\x1a\n" +
+	"\brecorded\x18\x01 \x01(\bR\brecorded\"v\n" +
 	"\n" +
 	"SessionEnd\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +

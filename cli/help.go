@@ -17,7 +17,7 @@ var groups = []struct {
 	{"tenants", "Tenants:", []string{"tenant", "queue", "fairness", "usage", "cost", "price", "secret"}},
 	{"account", "Your account:", []string{"login", "logout", "whoami", "context"}},
 	{"admin", "Administration:", []string{
-		"up", "server", "agent", "config", "doctor", "backup", "restore", "debug", "image", "auth", "token", "binding", "policy", "audit", "alert",
+		"up", "server", "agent", "config", "doctor", "backup", "restore", "debug", "image", "auth", "token", "binding", "policy", "audit", "session", "alert",
 		"demo", "version", "man", "completion", "help",
 	}},
 }

@@ -30,6 +30,8 @@ var unrun = map[string]string{
 	"ares shell":                "it needs a terminal; test/e2e/scripts/testdata/sessions.txtar runs it",
 	"ares cp":                   "it needs a job that runs; test/e2e/scripts/testdata/sessions.txtar runs it",
 	"ares forward":              "it runs until it is interrupted; test/e2e/scripts/testdata/sessions.txtar runs it",
+	"ares session get":          "it needs a recording; test/e2e/scripts/testdata/sessionrecording.txtar runs it",
+	"ares session play":         "it needs a recording; test/e2e/scripts/testdata/sessionrecording.txtar runs it",
 	"ares node remove":          "it needs a machine that is gone",
 	"ares image":                "it needs an agent that runs images; test/e2e/images runs its commands",
 	"ares image list":           "it needs an agent that runs images; test/e2e/images runs it",

@@ -27,6 +27,8 @@ type ExecOptions struct {
 	Output, Errors io.Writer
 	// Started is called when the command runs. It may be nil.
 	Started func()
+	// Recorded is called before Started if the server records what the command prints. It may be nil.
+	Recorded func()
 	// Resizes and Signals are passed on to the command. They may be nil.
 	Resizes <-chan TerminalSize
 	Signals <-chan int
@@ -42,7 +44,7 @@ func (c *Client) Exec(ctx context.Context, id string, o ExecOptions) (ExecResult
 	if o.Terminal != nil {
 		start.Terminal = o.Terminal.message()
 	}
-	s := &session{input: o.Input, output: o.Output, errors: o.Errors, started: o.Started, window: apipb.NewSendWindow()}
+	s := &session{input: o.Input, output: o.Output, errors: o.Errors, started: o.Started, recorded: o.Recorded, window: apipb.NewSendWindow()}
 	s.controls = func(ctx context.Context) {
 		for {
 			select {
@@ -79,6 +81,7 @@ type session struct {
 	input          io.Reader
 	output, errors io.Writer
 	started        func()
+	recorded       func()
 	controls       func(context.Context) // sends resizes and signals until the context ends; may be nil
 
 	stream  apipb.SessionService_RunSessionClient
@@ -106,6 +109,9 @@ func (s *session) run(ctx context.Context, c *Client, first *apipb.RunSessionReq
 		}
 		switch out := m.GetOutput().GetOutput().(type) {
 		case *apipb.SessionOutput_Started:
+			if out.Started.GetRecorded() && s.recorded != nil {
+				s.recorded()
+			}
 			if s.started != nil {
 				s.started()
 			}

@@ -51,6 +51,9 @@ type Config struct {
 	Metrics   MetricsConfig   `yaml:"metrics"`
 	Auth      AuthConfig      `yaml:"auth"`
 	Recording RecordingConfig `yaml:"recording"`
+
+	SessionRecording SessionRecordingConfig `yaml:"session_recording"`
+
 	Isolation IsolationConfig `yaml:"isolation"`
 	Images    ImagesConfig    `yaml:"images"`
 	Audit     AuditConfig     `yaml:"audit"`
@@ -302,6 +305,9 @@ func Default() Config {
 		Limits:    defaultLimits(),
 		Auth:      defaultAuth(),
 		Recording: defaultRecording(),
+
+		SessionRecording: defaultSessionRecording(),
+
 		Isolation: agent.DefaultIsolation(),
 		Images:    agent.DefaultImages(),
 		Audit:     defaultAudit(),
@@ -334,7 +340,7 @@ func (c *Config) Check() error {
 	}
 	c.checkRole(&p)
 	c.checkListeners(&p)
-	for _, r := range append(slices.Concat(c.Limits.ranges(), c.Audit.ranges(), c.Recording.ranges(), c.Federation.ranges()), []intRange{
+	for _, r := range append(slices.Concat(c.Limits.ranges(), c.Audit.ranges(), c.Recording.ranges(), c.SessionRecording.ranges(), c.Federation.ranges()), []intRange{
 		{"etcd.timeout_seconds", c.Etcd.TimeoutSeconds, 1, 60},
 		{"scheduler.scheduling_interval_ms", c.Scheduler.SchedulingIntervalMS, 10, 60_000},
 		{"scheduler.max_queue_size", c.Scheduler.MaxQueueSize, 1, 100_000_000},
@@ -369,6 +375,7 @@ func (c *Config) Check() error {
 	c.Notify.check(&c.Alerts, &p)
 	c.Redis.check(&p)
 	c.Objects.check(&p)
+	c.SessionRecording.check(c, &p)
 	c.Limits.checkRates(&p)
 	c.History.check(&p, &c.Jobs)
 	if _, err := logLevel(c.Log.Level); err != nil {

@@ -36,6 +36,7 @@ import (
 	"github.com/ares-scheduler/ares/control/lifecycle"
 	"github.com/ares-scheduler/ares/control/notices"
 	"github.com/ares-scheduler/ares/control/scheduler"
+	"github.com/ares-scheduler/ares/control/sessionrecording"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/federation"
 	"github.com/ares-scheduler/ares/notify"
@@ -81,6 +82,8 @@ type Server struct {
 	Accounting *accounting.Accounting
 	Code       *code.Code
 	live       *lifecycle.LivePublisher
+
+	sessionRecorder *sessionrecording.Recorder
 
 	marker    *audit.Marker
 	markScope string        // of the marker
@@ -264,6 +267,7 @@ func (s *Server) startLoop(run context.Context, m *serverMetrics) (alert func() 
 	}
 	s.startHistory(recorder, m)
 	s.Code = s.openCode(run)
+	s.sessionRecorder = s.newSessionRecorder()
 	s.Admission.Code = s.Code
 	s.Loop = scheduler.NewLoop(s.View, s.cfg.engine())
 	recorder.AddUsage = s.Loop.AddUsage
@@ -281,7 +285,7 @@ func (s *Server) startLoop(run context.Context, m *serverMetrics) (alert func() 
 		}
 	}
 	parts := map[string]func(context.Context, *store.Leadership) error{
-		"recorder": recorder.Run, "live jobs": s.live.Run, "estimator": s.Estimator.Lead, "code": s.Code.Lead, "notifications": s.notices.Lead,
+		"recorder": recorder.Run, "live jobs": s.live.Run, "estimator": s.Estimator.Lead, "code": s.Code.Lead, "session recordings": s.sessionRecorder.Lead, "notifications": s.notices.Lead,
 	}
 	hold := &scheduler.RestoreDelay{Store: s.Store, Log: s.log}
 	lead := s.Loop.Run
@@ -347,7 +351,7 @@ func (s *Server) openDoors(m *serverMetrics, alert func() string, beside *redisc
 	var logs service.LogSource
 	var sessions *service.Sessions
 	if s.Hub == nil {
-		logs, sessions = files, &service.Sessions{Files: files}
+		logs, sessions = files, &service.Sessions{Files: files, Recorder: s.sessionRecorder}
 	}
 	limits := s.cfg.Limits.api()
 	if beside != nil {

@@ -89,6 +89,8 @@ const (
 	UsageScope
 	// AuditScope is the tenant whose audit entries are requested.
 	AuditScope
+	// RecordingScope is the tenant whose recordings of sessions are requested.
+	RecordingScope
 	// NodeScope is the node for which an agent makes the call.
 	NodeScope
 	// Scopes is the number of scopes.

@@ -150,6 +150,17 @@ var table = []Method{
 		Audit: change("RUN_SESSION", "", "job_id"), Limiter: UserSessions,
 	},
 
+	// SessionRecordingService
+
+	{
+		Name: apipb.SessionRecordingService_ListSessionRecordings_FullMethodName, Permission: roles.SessionRead, Scope: RecordingScope,
+		Audit: read("LIST_SESSION_RECORDINGS", ""), Limiter: Reads,
+	},
+	{
+		Name: apipb.SessionRecordingService_GetSessionRecording_FullMethodName, Permission: roles.SessionRead, Scope: RecordingScope,
+		Audit: read("GET_SESSION_RECORDING", "session", "recording_id"), Limiter: Logs,
+	},
+
 	// QueueService
 
 	{

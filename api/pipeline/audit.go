@@ -106,7 +106,7 @@ func (d *Pipeline) entry(r *Call, name string, code ares.Code) audit.Entry {
 	if e.Status = statusFor(code); r.rejected {
 		e.Status = audit.Refused
 	}
-	e.Outside = isOutsider(who, e.Tenant)
+	e.Outside = IsOutsider(who, e.Tenant)
 	return e
 }
 
@@ -116,10 +116,10 @@ func isSubmitted(answer any) bool {
 	return ok && resp.GetStatus() == StatusSubmitted
 }
 
-// isOutsider reports whether a caller is outside a tenant. An outsider does not belong to the
+// IsOutsider reports whether a caller is outside a tenant. An outsider does not belong to the
 // tenant and has no role in it. The tenant's administrators see what an outsider did, but not the
 // outsider's name.
-func isOutsider(who *ares.Identity, tenant string) bool {
+func IsOutsider(who *ares.Identity, tenant string) bool {
 	return tenant != "" && who.Name != "" && who.Tenant != tenant && !slices.ContainsFunc(who.Bindings, func(b ares.Binding) bool {
 		return b.Tenant == "" || b.Tenant == tenant
 	})
@@ -241,7 +241,7 @@ func entryPerJob(e audit.Entry, r *Call) (done, refusals []audit.Entry) {
 		}
 		one.Tenant = r.JobTenants[i]
 		one.Code, one.Detail = result.GetCode(), result.GetStatus()
-		one.Outside = isOutsider(r.Identity(), one.Tenant)
+		one.Outside = IsOutsider(r.Identity(), one.Tenant)
 		if one.Status = statusFor(ares.Code(one.Code)); one.Status == audit.Refused {
 			refusals = append(refusals, one)
 		} else {

@@ -67,6 +67,7 @@ var scopes = [method.Scopes]func(ctx context.Context, d *Pipeline, who *ares.Ide
 	method.ObjectScope:     ofObjects,
 	method.UsageScope:      ofUsage,
 	method.AuditScope:      ofAudit,
+	method.RecordingScope:  ofRecordings,
 	method.NodeScope:       ofNode,
 }
 

@@ -36,3 +36,17 @@ func (d *Pipeline) liveJob(ctx context.Context, id ares.JobID) (*ares.Job, error
 	}
 	return snap.Job, err
 }
+
+// ofRecordings is the tenant whose recordings of sessions are requested. If the request names none, it is the caller's own tenant, or all
+// tenants for a caller that may read the recordings of all tenants.
+func ofRecordings(_ context.Context, _ *Pipeline, who *ares.Identity, req any) (Scope, error) {
+	named := req.(interface{ GetTenantId() string }).GetTenantId()
+	if named == "" && roles.Allows(who, roles.SessionRead, "", "") {
+		return Scope{}, nil
+	}
+	tenant, err := tenantOr(named, who, roles.SessionRead)
+	if err != nil {
+		return Scope{}, err
+	}
+	return Scope{Tenant: tenant, Absent: NoTenant(tenant)}, nil
+}

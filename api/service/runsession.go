@@ -34,16 +34,17 @@ func (d *sessionService) RunSession(stream grpc.BidiStreamingServer[apipb.RunSes
 	if err != nil {
 		return err
 	}
-	what := describeSession(first)
-	if err := d.AuditBegin(ctx, "begin of "+what); err != nil {
+	route := d.Cfg.Sessions.route(ctx, to, first)
+	if err := d.AuditBegin(ctx, "begin of "+route.describe(describeSession(first))); err != nil {
 		return err
 	}
 	began := time.Now()
-	end, err := d.Cfg.Sessions.serve(ctx, to, first, stream)
+	end, err := d.Cfg.Sessions.serve(ctx, to, route, first, stream)
 	if errors.Is(err, io.EOF) || err != nil && ctx.Err() != nil && context.Cause(ctx) == ctx.Err() {
 		err = ares.Errorf(ares.Unavailable, "the user left the session")
 	}
-	pipeline.CallOf(ctx).Entry.Detail = endOf(end, err, time.Since(began))
+	result := resultOf(end, err)
+	pipeline.CallOf(ctx).Entry.Detail = fmt.Sprintf("end after %s: %s", time.Since(began).Round(time.Second), result) + route.finish(result)
 	return err
 }
 
@@ -86,7 +87,7 @@ func (d *Services) sessionTarget(ctx context.Context, req *apipb.RunSessionReque
 		if n != nil && n.Node.TrustedOnly && !pipeline.IdentityOf(ctx).IsPlatformAdmin() {
 			return to, ares.Errorf(ares.Forbidden, "node %s does not isolate jobs, so only platform administrators may have sessions there: run its agent as root, or ask an administrator", h.Node)
 		}
-		return sessionTarget{job: id, node: h.Node, seat: &apipb.SeatRef{JobId: string(id), Fence: int64(a.Fence), Rank: int32(rank)}}, nil
+		return sessionTarget{job: id, tenant: snap.Job.Tenant, name: snap.Job.Name, node: h.Node, seat: &apipb.SeatRef{JobId: string(id), Fence: int64(a.Fence), Rank: int32(rank)}}, nil
 	}
 	return to, ares.Errorf(ares.NotFound, "rank: job %s has no rank %d", id, rank).At("rank")
 }

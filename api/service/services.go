@@ -104,6 +104,7 @@ func New(calls *pipeline.Pipeline, cfg *Config) *Services {
 func (d *Services) Register(s grpc.ServiceRegistrar) {
 	apipb.RegisterJobServiceServer(s, &jobService{Services: d})
 	apipb.RegisterSessionServiceServer(s, &sessionService{Services: d})
+	apipb.RegisterSessionRecordingServiceServer(s, &sessionRecordingService{Services: d})
 	apipb.RegisterTenantServiceServer(s, &tenantService{Services: d})
 	apipb.RegisterClusterServiceServer(s, &clusterService{Services: d})
 	apipb.RegisterQueueServiceServer(s, &queueService{Services: d})

@@ -12,6 +12,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/control/sessionrecording"
 )
 
 const (
@@ -32,6 +33,8 @@ const (
 // ticket, and the agent joins it with a stream of its own.
 type Sessions struct {
 	Files *Files
+	// Recorder records sessions. If it is nil, none is recorded.
+	Recorder *sessionrecording.Recorder
 
 	// MaxTime, MaxIdle and TicketLife are constants, except that tests change them. 0 means the constant.
 	MaxTime, MaxIdle, TicketLife time.Duration
@@ -59,9 +62,11 @@ type ticket struct {
 
 // sessionTarget is the rank with which a user wants a session.
 type sessionTarget struct {
-	job  ares.JobID
-	node string
-	seat *apipb.SeatRef
+	job    ares.JobID
+	tenant string
+	name   string // of the job
+	node   string
+	seat   *apipb.SeatRef
 }
 
 // sessionPeer is the job's side of a session: an agent, or the server to which the agent is connected.
@@ -77,7 +82,7 @@ type sessionUser interface {
 }
 
 // serve runs one session, and returns when it has ended. The result is nil if the user has been told how the session ended.
-func (s *Sessions) serve(ctx context.Context, to sessionTarget, first *apipb.RunSessionRequest, user sessionUser) (*apipb.SessionEnd, error) {
+func (s *Sessions) serve(ctx context.Context, to sessionTarget, route *sessionRoute, first *apipb.RunSessionRequest, user sessionUser) (*apipb.SessionEnd, error) {
 	leave, err := s.enter(sessionKind{to.job, first.GetStart().GetForward() != nil})
 	if err != nil {
 		return nil, err
@@ -86,19 +91,18 @@ func (s *Sessions) serve(ctx context.Context, to sessionTarget, first *apipb.Run
 	ctx, cancel := context.WithTimeoutCause(ctx, orDefault(s.MaxTime, maxSessionTime),
 		ares.Errorf(ares.LimitReached, "the session has reached the longest time of a session, %s: start a new one", orDefault(s.MaxTime, maxSessionTime)))
 	defer cancel()
-	f := s.Files
-	f.mu.Lock()
-	b := f.nodes[to.node]
-	f.mu.Unlock()
-	if b == nil {
+	if route.node == nil {
 		return s.elsewhere(ctx, to, first, user)
 	}
-	t, forget, err := s.offer(ctx, b, to, first.GetStart())
+	if user, err = route.record(ctx, s.Recorder, first.GetStart(), user); err != nil {
+		return nil, err
+	}
+	t, forget, err := s.offer(ctx, route.node, to, first.GetStart())
 	if err != nil {
 		return nil, err
 	}
 	defer forget()
-	stream, err := s.await(ctx, b, t)
+	stream, err := s.await(ctx, route.node, t)
 	if err != nil {
 		return nil, err
 	}
@@ -391,16 +395,15 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-// endOf describes the end of a session for the audit log.
-func endOf(end *apipb.SessionEnd, err error, took time.Duration) string {
-	took = took.Round(time.Second)
+// resultOf describes the end of a session for the audit log and for its recording.
+func resultOf(end *apipb.SessionEnd, err error) string {
 	switch {
 	case err != nil:
-		return fmt.Sprintf("end after %s: %s", took, ares.Truncate(ares.Printable(err.Error()), maxReasonText))
+		return ares.Truncate(ares.Printable(err.Error()), maxReasonText)
 	case end.GetError() != "":
-		return fmt.Sprintf("end after %s: %s", took, ares.Truncate(ares.Printable(end.GetError()), maxReasonText))
+		return ares.Truncate(ares.Printable(end.GetError()), maxReasonText)
 	case end.GetSignal() != 0:
-		return fmt.Sprintf("end after %s: signal %d", took, end.GetSignal())
+		return fmt.Sprintf("signal %d", end.GetSignal())
 	}
-	return fmt.Sprintf("end after %s: exit code %d", took, end.GetExitCode())
+	return fmt.Sprintf("exit code %d", end.GetExitCode())
 }

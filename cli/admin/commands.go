@@ -18,6 +18,6 @@ func Commands(a *command.App) []*cobra.Command {
 	return []*cobra.Command{
 		c.clusterCommand(), c.joinCommand(), c.nodeCommand(), c.reservationCommand(), c.topologyCommand(), c.consolidateCommand(), c.alertCommand(),
 		c.tenantCommand(), c.queueCommand(), c.fairnessCommand(), c.usageCommand(), c.costCommand(), c.priceCommand(),
-		c.authCommand(), c.tokenCommand(), c.bindingCommand(), c.auditCommand(), c.policyCommand(), c.secretCommand(),
+		c.authCommand(), c.tokenCommand(), c.bindingCommand(), c.auditCommand(), c.sessionCommand(), c.policyCommand(), c.secretCommand(),
 	}
 }

@@ -156,6 +156,7 @@ func (a *commands) runBeside(ctx context.Context, c *client.Client, id string, a
 		defer clean.Close()
 		o.Errors = clean
 	}
+	o.Recorded = func() { output.Printf(a.Err, "This session is recorded for administrators.\n") }
 	restore := func() {}
 	if f.input || f.terminal {
 		o.Input = a.In

@@ -24,6 +24,8 @@ const (
 	JobExec   Verb = "job.exec" // sessions with running jobs that the identity submitted
 	// JobExecAny allows sessions with running jobs of other users too.
 	JobExecAny Verb = "job.exec_any"
+	// SessionRead allows reading what was recorded of sessions.
+	SessionRead Verb = "session.read"
 
 	QueueRead    Verb = "queue.read"
 	QueueWrite   Verb = "queue.write"
@@ -58,7 +60,7 @@ const (
 var (
 	viewer    = []Verb{JobRead, QueueRead, TenantRead, UsageRead, NodeRead, ReservationRead, ClusterRead}
 	submitter = append(slices.Clip(viewer), JobSubmit, JobCancel, JobExec, SecretRead)
-	oversight = []Verb{TokenRead, BindingRead, PolicyRead, AuditRead}
+	oversight = []Verb{TokenRead, BindingRead, PolicyRead, AuditRead, SessionRead}
 	tenant    = slices.Concat(submitter, oversight, []Verb{JobExecAny, QueueWrite, TokenWrite, BindingWrite, PolicyWrite, SecretWrite})
 	platform  = append(slices.Clip(tenant), ServerRead, TenantWrite, NodeWrite, TopologyWrite, ReservationWrite, PriceWrite, SecretRotate, StoreRead)
 )

@@ -64,6 +64,9 @@ var foreign = map[string]struct {
 
 	"SessionService/RunSession": {`{"job_id":"{job}","start":{"exec":{"argv":["id"]}}}`, absent},
 
+	"SessionRecordingService/ListSessionRecordings": {`{"tenant_id":"{tenant}"}`, absent},
+	"SessionRecordingService/GetSessionRecording":   {`{"tenant_id":"{tenant}","recording_id":"20261119T140512-aaaaaaaaaa"}`, absent},
+
 	"QueueService/CreateQueue": {`{"queue":{"tenant_id":"{tenant}","name":"{queue}"}}`, absent},
 	"QueueService/GetQueue":    {`{"tenant_id":"{tenant}","name":"{queue}"}`, absent},
 	"QueueService/ListQueues":  {`{"tenant_id":"{tenant}"}`, absent},
