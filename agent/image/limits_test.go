@@ -4,6 +4,7 @@ package image_test
 
 import (
 	"archive/tar"
+	"bytes"
 	"fmt"
 	"net/http"
 	"os"
@@ -13,6 +14,10 @@ import (
 	"sync"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent/image"
 )
 
@@ -33,6 +38,28 @@ func TestFilesLimit(t *testing.T) {
 		}
 		get(t, s, h.push(t, name+":fits", imageOf(t, zipped(t, tarOf(t, entries[:limit]...))))).Release()
 		fails(t, s, h.push(t, name+":more", imageOf(t, zipped(t, tarOf(t, entries...)))), "", "more than 2000 files", "images.max_files")
+	}
+}
+
+// records is a layer with ten million records. The digest of what it unpacks to is never computed.
+type records struct{ blob }
+
+func (r records) DiffID() (v1.Hash, error) { return r.Digest() }
+
+// A layer of ten million files is refused when it reaches the limit, and leaves nothing.
+func TestTenMillionFiles(t *testing.T) {
+	const limit, together, all = 20_000, 2048, 10_000_000
+	member := zipped(t, bytes.Repeat(tarOf(t, dir("d"))[:512], together)) // gzip allows one after the other
+	layer := records{bytes.Repeat(member, all/together+1)}
+	img, err := mutate.Append(imageOf(t), mutate.Addendum{Layer: layer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHub(t)
+	s := open(t, func(c *image.Config) { c.Limits = image.Limits{Files: limit, Bytes: 64 << 20} })
+	fails(t, s, h.push(t, "million:1", img), ares.Invalid, "more than 20000 files", "images.max_files")
+	if list, err := os.ReadDir(s.LayersDir()); err != nil || len(list) > 0 {
+		t.Errorf("the node has %d layers: %v", len(list), err)
 	}
 }
 

@@ -128,6 +128,11 @@ func (s *supervisor) verifyContainer() (int, error) {
 		", so the end of the job could not be verified: the job was not started; set another runtime in images.runtime")
 }
 
+// runtimeTime limits each call of the runtime. The user cannot stop a job whose start hangs, so an image must not be able to hold a seat.
+var runtimeTime = 5 * time.Minute // changed only by a test
+
+const sysPidfdSendSignal = 424
+
 // The method `runtime` runs the OCI runtime and waits for it. The container gets the files.
 func (s *supervisor) runtime(f *containerFiles, args ...string) error {
 	path := s.order.Container.Runtime
@@ -141,21 +146,35 @@ func (s *supervisor) runtime(f *containerFiles, args ...string) error {
 	if f != nil {
 		files = []uintptr{uintptr(null), uintptr(f.output[1]), uintptr(f.output[1]), uintptr(f.order[0]), uintptr(f.status[1])}
 	}
+	handle := -1
 	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
-		Env: []string{"PATH=" + defaultPath, "HOME=/", "XDG_RUNTIME_DIR="}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
+		Env: []string{"PATH=" + defaultPath, "HOME=/", "XDG_RUNTIME_DIR="}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, PidFD: &handle},
 	})
 	if err != nil {
 		return errors.New(path + ": " + err.Error())
 	}
+	killed := make(chan struct{})
+	late := time.AfterFunc(runtimeTime, func() {
+		_, _, _ = syscall.Syscall6(sysPidfdSendSignal, uintptr(handle), uintptr(syscall.SIGKILL), 0, 0, 0, 0)
+		close(killed)
+	})
 	ws, err := waitFor(pid)
+	inTime := late.Stop()
+	if !inTime {
+		<-killed
+	}
+	closeFD(&handle)
 	if err != nil {
 		return err
 	}
 	if ws.Exited() && ws.ExitStatus() == 0 {
 		return nil
 	}
-	if s.late.Load() {
+	switch {
+	case s.late.Load():
 		return errLate
+	case !inTime:
+		return errors.New(path + " " + args[0] + ": it did not end within " + runtimeTime.String())
 	}
 	return errors.New(path + " " + args[0] + ": " + runtimeComplaint())
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
@@ -40,5 +41,20 @@ func TestBlame(t *testing.T) {
 		if b := s.blame("create the container", c.err); b.outcome != c.want || !strings.Contains(b.reason, c.say) || b.pid != 0 {
 			t.Errorf("%s: %+v, want %s", name, b, c.want)
 		}
+	}
+}
+
+// A runtime that hangs is killed, because nobody could stop the job.
+func TestRuntimeHangs(t *testing.T) {
+	defer func(d time.Duration) { runtimeTime = d }(runtimeTime)
+	runtimeTime = time.Millisecond
+	script := filepath.Join(t.TempDir(), "runtime")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	s := &supervisor{}
+	s.order.Container.Runtime = script
+	if err := s.runtime(nil, "create"); err == nil || !strings.Contains(err.Error(), "create: it did not end within 1ms") {
+		t.Error(err)
 	}
 }
