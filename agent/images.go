@@ -130,8 +130,6 @@ func (i *isolation) imageOwner() uint32 { return uint32(i.UIDBase + i.UIDRange) 
 // probeRuntime runs a container like that of a job, because only that shows whether everything a container needs works on this machine. The
 // container gets the devices with these CDI names.
 func (a *Agent) probeRuntime(ctx context.Context, uid uint32, devices []string) error {
-	a.probing.Lock()
-	defer a.probing.Unlock()
 	const layer, limit = "probe", time.Minute
 	layers := a.images.LayersDir()
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -162,6 +160,11 @@ func (a *Agent) probeRuntime(ctx context.Context, uid uint32, devices []string) 
 func (s *seat) isNodeAtFault(ctx context.Context) bool {
 	if s.order.GetSpec().GetImage() == "" || s.agent.images == nil {
 		return true
+	}
+	s.agent.probing.Lock()
+	defer s.agent.probing.Unlock()
+	if s.agent.Node().Unfit != "" {
+		return true // other seats have found it out
 	}
 	names, _ := s.agent.containerDevices(s.order.GetShares(), nil)
 	err := s.agent.probeRuntime(ctx, s.agent.isolation.imageOwner(), names)
