@@ -262,7 +262,7 @@ func TestExecHangsUp(t *testing.T) {
 func TestExecHangsUpGroup(t *testing.T) {
 	w := newWorld(t)
 	p := w.start(sh("sleep 1000"))
-	x := w.exec(p, shell("n=00; setsid sleep 25$n & (trap '' HUP; exec sleep 20$n) & echo up; wait"))
+	x := w.exec(p, shell("n=00; setsid sh -c 'n=00; exec sleep 25$n' & (trap '' HUP; exec sleep 20$n) & echo up; wait"))
 	w.expect(x, "up")
 	pid, other := w.pidOf(p, "2000", p.Pid()), w.pidOf(p, "2500", p.Pid())
 	_ = x.Close()
