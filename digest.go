@@ -95,6 +95,12 @@ func (c digestWriter) resources(s *Spec) digestWriter {
 	c = c.number(58, p.ClusterLostAfterSeconds)
 	c = c.mounts(59, p.Mounts)
 	c = c.text(36, p.Network)
+	if p.Stdin {
+		c = c.flag(37, true)
+	}
+	if p.TTY {
+		c = c.flag(38, true)
+	}
 	return c
 }
 

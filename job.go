@@ -97,6 +97,11 @@ type Placement struct {
 
 	// Mounts are files and directories of the node that a job in an image sees. They are here because few jobs have them, too.
 	Mounts []Mount `json:"mounts,omitzero"`
+
+	// Stdin gives the first process of each member a standard input to which users can write, and TTY a terminal. They are constraints,
+	// too: agents of earlier versions can do neither.
+	Stdin bool `json:"stdin,omitzero"`
+	TTY   bool `json:"tty,omitzero"`
 }
 
 // DataSet is data that a job reads.
@@ -121,7 +126,8 @@ func (p *Placement) IsZero() bool {
 	return p == nil || p.Strategy == "" && p.RequiredLevel == "" && p.PreferredLevel == "" && p.PreferredDomain == "" && p.NetworkBandwidth == "" &&
 		!p.LatencySensitive && p.NodeSelector == nil && p.Tolerations == nil && p.Regions == nil && p.NodeAffinity == nil &&
 		p.PreferredNodeAffinity == nil && p.Affinity == nil && p.AntiAffinity == nil && p.PreferredAntiAffinity == nil && p.NodeRequirements == nil &&
-		p.Clusters == nil && p.Data == nil && p.OnPartition == "" && p.ClusterLostAfterSeconds == 0 && p.Mounts == nil && p.Network == ""
+		p.Clusters == nil && p.Data == nil && p.OnPartition == "" && p.ClusterLostAfterSeconds == 0 && p.Mounts == nil && p.Network == "" &&
+		!p.Stdin && !p.TTY
 }
 
 // Placement returns the constraints on where the job runs. It is empty if there are none. Most jobs have none or the same
@@ -162,6 +168,11 @@ const (
 	NetworkHost = "host" // the machine's network (default)
 	NetworkNone = "none" // only a loopback interface of the job's own
 )
+
+// IsAttachable reports whether users can write to the job.
+func (s *Spec) IsAttachable() bool {
+	return s.Constraints != nil && (s.Constraints.Stdin || s.Constraints.TTY)
+}
 
 // HasOwnNetwork reports whether the job must not reach the machine's network.
 func (s *Spec) HasOwnNetwork() bool {

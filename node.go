@@ -47,6 +47,9 @@ type Node struct {
 	// OwnNetwork is true if jobs can have a network of their own, so that jobs with NetworkNone may run there. Records of nodes of earlier
 	// versions of Ares have false, so they get no such jobs.
 	OwnNetwork bool
+	// Attachable is true if users can write to jobs there, so that jobs with stdin or tty may run there. Records of nodes of earlier
+	// versions of Ares have false.
+	Attachable bool
 	// SessionTTL is how long the node's session lasts after its last renewal. The session's TTL is stored with the node,
 	// because servers may be configured differently. SessionTTL is negative when a revocation ended the session.
 	SessionTTL time.Duration

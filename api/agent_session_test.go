@@ -201,6 +201,17 @@ func TestAClaimNeedsIsolation(t *testing.T) {
 	if err := claim(hermit, storetest.Place(t, s.store, s.lead, hermit, s.own)[0].Fence); err != nil {
 		t.Errorf("a claim of a node that can keep the job from the network is answered %v", err)
 	}
+	attached := storetest.JobOf(tenant, storetest.Sleep())
+	attached.Job.Trusted = true
+	attached.Job.EditPlacement().TTY = true
+	if made := s.store.Create(t.Context(), []store.Creation{attached})[0]; made.Err != nil {
+		t.Fatal(made.Err)
+	}
+	console := storetest.Get(t, s.store, attached.Job.ID).Job
+	err = claim(console, storetest.Place(t, s.store, s.lead, console, s.own)[0].Fence)
+	if ares.CodeOf(err) != ares.Forbidden || !strings.Contains(err.Error(), "cannot give a job a standard input or a terminal") {
+		t.Errorf("a claim of a node that has no such jobs is answered %v", err)
+	}
 }
 
 // TestNodesHaveARate lets a node repeat its calls. Its calls are limited, but neither its renewals nor the calls of another node.

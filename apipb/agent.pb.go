@@ -66,7 +66,9 @@ type NodeInfo struct {
 	NoImages string `protobuf:"bytes,35,opt,name=no_images,json=noImages,proto3" json:"no_images,omitempty"`
 	// Jobs can have a network of their own there, so the node runs jobs with the
 	// network none. If it is false, isolation says why.
-	OwnNetwork    bool `protobuf:"varint,36,opt,name=own_network,json=ownNetwork,proto3" json:"own_network,omitempty"`
+	OwnNetwork bool `protobuf:"varint,36,opt,name=own_network,json=ownNetwork,proto3" json:"own_network,omitempty"`
+	// Users can attach to jobs there, so the node runs jobs with stdin or tty.
+	Attachable    bool `protobuf:"varint,37,opt,name=attachable,proto3" json:"attachable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -258,6 +260,13 @@ func (x *NodeInfo) GetNoImages() string {
 func (x *NodeInfo) GetOwnNetwork() bool {
 	if x != nil {
 		return x.OwnNetwork
+	}
+	return false
+}
+
+func (x *NodeInfo) GetAttachable() bool {
+	if x != nil {
+		return x.Attachable
 	}
 	return false
 }
@@ -2838,7 +2847,7 @@ var File_apipb_agent_proto protoreflect.FileDescriptor
 
 const file_apipb_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x13apipb/session.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfc\x06\n" +
+	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x13apipb/session.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9c\a\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12-\n" +
@@ -2865,7 +2874,10 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x06images\x18\" \x01(\bR\x06images\x12%\n" +
 	"\tno_images\x18# \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\bnoImages\x12\x1f\n" +
 	"\vown_network\x18$ \x01(\bR\n" +
-	"ownNetwork\x1a9\n" +
+	"ownNetwork\x12\x1e\n" +
+	"\n" +
+	"attachable\x18% \x01(\bR\n" +
+	"attachable\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x1f\x10 R\n" +

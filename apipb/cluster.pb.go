@@ -1090,7 +1090,9 @@ type Node struct {
 	NoImages string `protobuf:"bytes,42,opt,name=no_images,json=noImages,proto3" json:"no_images,omitempty"`
 	// Jobs can have a network of their own there, so the node runs jobs with the
 	// network none. If it is false, isolation says why.
-	OwnNetwork    bool `protobuf:"varint,43,opt,name=own_network,json=ownNetwork,proto3" json:"own_network,omitempty"`
+	OwnNetwork bool `protobuf:"varint,43,opt,name=own_network,json=ownNetwork,proto3" json:"own_network,omitempty"`
+	// Users can attach to jobs there, so the node runs jobs with stdin or tty.
+	Attachable    bool `protobuf:"varint,44,opt,name=attachable,proto3" json:"attachable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1331,6 +1333,13 @@ func (x *Node) GetNoImages() string {
 func (x *Node) GetOwnNetwork() bool {
 	if x != nil {
 		return x.OwnNetwork
+	}
+	return false
+}
+
+func (x *Node) GetAttachable() bool {
+	if x != nil {
+		return x.Attachable
 	}
 	return false
 }
@@ -3697,7 +3706,7 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13DeleteTenantRequest\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\"0\n" +
 	"\x14DeleteTenantResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\xd7\b\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\xf7\b\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -3733,7 +3742,10 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x06images\x18) \x01(\bR\x06images\x12\x1b\n" +
 	"\tno_images\x18* \x01(\tR\bnoImages\x12\x1f\n" +
 	"\vown_network\x18+ \x01(\bR\n" +
-	"ownNetwork\x1a9\n" +
+	"ownNetwork\x12\x1e\n" +
+	"\n" +
+	"attachable\x18, \x01(\bR\n" +
+	"attachable\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x02\n" +

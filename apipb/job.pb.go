@@ -151,7 +151,14 @@ type JobSpec struct {
 	// Files and directories of the node that a job with an image sees, at most 16. The node
 	// must allow them in its setting images.mounts, and the job's user needs rights of its
 	// own to them. The job does not start without one of them.
-	Mounts        []*Mount `protobuf:"bytes,90,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	Mounts []*Mount `protobuf:"bytes,90,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	// The first process of each member has a standard input, to which `ares attach` sends.
+	// Without it and without tty, its standard input is empty. Only nodes whose agents can do
+	// this get the job.
+	Stdin bool `protobuf:"varint,91,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	// The first process of each member has a terminal of its own, which is also its standard
+	// input. What it prints there is the output of the job.
+	Tty           bool `protobuf:"varint,92,opt,name=tty,proto3" json:"tty,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -513,6 +520,20 @@ func (x *JobSpec) GetMounts() []*Mount {
 		return x.Mounts
 	}
 	return nil
+}
+
+func (x *JobSpec) GetStdin() bool {
+	if x != nil {
+		return x.Stdin
+	}
+	return false
+}
+
+func (x *JobSpec) GetTty() bool {
+	if x != nil {
+		return x.Tty
+	}
+	return false
 }
 
 // Mount is a file or directory of the node that a job with an image sees.
@@ -4993,7 +5014,7 @@ var File_apipb_job_proto protoreflect.FileDescriptor
 
 const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
-	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x0f\n" +
+	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x0f\n" +
 	"\aJobSpec\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -5050,7 +5071,9 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\fon_partition\x18Q \x01(\tR\vonPartition\x12;\n" +
 	"\x1acluster_lost_after_seconds\x18R \x01(\x05R\x17clusterLostAfterSeconds\x12\x18\n" +
 	"\anetwork\x18S \x01(\tR\anetwork\x12&\n" +
-	"\x06mounts\x18Z \x03(\v2\x0e.ares.v1.MountR\x06mounts\x1a>\n" +
+	"\x06mounts\x18Z \x03(\v2\x0e.ares.v1.MountR\x06mounts\x12\x14\n" +
+	"\x05stdin\x18[ \x01(\bR\x05stdin\x12\x10\n" +
+	"\x03tty\x18\\ \x01(\bR\x03tty\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +

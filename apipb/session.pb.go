@@ -143,6 +143,7 @@ type SessionStart struct {
 	//
 	//	*SessionStart_Exec
 	//	*SessionStart_Forward
+	//	*SessionStart_Attach
 	Action        isSessionStart_Action `protobuf_oneof:"action"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -203,6 +204,15 @@ func (x *SessionStart) GetForward() *ForwardStart {
 	return nil
 }
 
+func (x *SessionStart) GetAttach() *AttachStart {
+	if x != nil {
+		if x, ok := x.Action.(*SessionStart_Attach); ok {
+			return x.Attach
+		}
+	}
+	return nil
+}
+
 type isSessionStart_Action interface {
 	isSessionStart_Action()
 }
@@ -215,9 +225,87 @@ type SessionStart_Forward struct {
 	Forward *ForwardStart `protobuf:"bytes,2,opt,name=forward,proto3,oneof"`
 }
 
+type SessionStart_Attach struct {
+	Attach *AttachStart `protobuf:"bytes,3,opt,name=attach,proto3,oneof"`
+}
+
 func (*SessionStart_Exec) isSessionStart_Action() {}
 
 func (*SessionStart_Forward) isSessionStart_Action() {}
+
+func (*SessionStart_Attach) isSessionStart_Action() {}
+
+// AttachStart writes to the standard input of the rank's first process, which needs
+// stdin or tty in the job. The output is read with StreamLogs, from the offset that
+// SessionAttached names. One user writes at a time: whoever attaches last.
+//
+// The input is one numbered stream of bytes. Each begin or continuation is answered
+// with the number of bytes that the process has been given, and the next byte of data
+// is the one with that number. So a user who keeps what was not confirmed loses no byte
+// and repeats none when the agent or a server is restarted.
+type AttachStart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the user's side, which chooses it at random.
+	Writer string `protobuf:"bytes,1,opt,name=writer,proto3" json:"writer,omitempty"`
+	// The attempt, when the user's side continues after its connection was lost. It fails
+	// if somebody else has attached since, or if another attempt runs. 0 to begin.
+	Attempt int32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// Output begins with this number of last lines. Only to begin.
+	TailLines     int32 `protobuf:"varint,3,opt,name=tail_lines,json=tailLines,proto3" json:"tail_lines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachStart) Reset() {
+	*x = AttachStart{}
+	mi := &file_apipb_session_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachStart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachStart) ProtoMessage() {}
+
+func (x *AttachStart) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_session_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachStart.ProtoReflect.Descriptor instead.
+func (*AttachStart) Descriptor() ([]byte, []int) {
+	return file_apipb_session_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *AttachStart) GetWriter() string {
+	if x != nil {
+		return x.Writer
+	}
+	return ""
+}
+
+func (x *AttachStart) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *AttachStart) GetTailLines() int32 {
+	if x != nil {
+		return x.TailLines
+	}
+	return 0
+}
 
 // ExecStart runs a command as the job's user, with the job's environment, limits and
 // isolation, in the job's working directory. The command ends with the session, and
@@ -236,7 +324,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_apipb_session_proto_msgTypes[3]
+	mi := &file_apipb_session_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -248,7 +336,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_session_proto_msgTypes[3]
+	mi := &file_apipb_session_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -261,7 +349,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_apipb_session_proto_rawDescGZIP(), []int{3}
+	return file_apipb_session_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ExecStart) GetArgv() []string {
@@ -296,7 +384,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_apipb_session_proto_msgTypes[4]
+	mi := &file_apipb_session_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -308,7 +396,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_session_proto_msgTypes[4]
+	mi := &file_apipb_session_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -321,7 +409,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_apipb_session_proto_rawDescGZIP(), []int{4}
+	return file_apipb_session_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TerminalSize) GetColumns() uint32 {
@@ -349,7 +437,7 @@ type ForwardStart struct {
 
 func (x *ForwardStart) Reset() {
 	*x = ForwardStart{}
-	mi := &file_apipb_session_proto_msgTypes[5]
+	mi := &file_apipb_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -361,7 +449,7 @@ func (x *ForwardStart) String() string {
 func (*ForwardStart) ProtoMessage() {}
 
 func (x *ForwardStart) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_session_proto_msgTypes[5]
+	mi := &file_apipb_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -374,7 +462,7 @@ func (x *ForwardStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardStart.ProtoReflect.Descriptor instead.
 func (*ForwardStart) Descriptor() ([]byte, []int) {
-	return file_apipb_session_proto_rawDescGZIP(), []int{5}
+	return file_apipb_session_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ForwardStart) GetPort() uint32 {
@@ -401,7 +489,7 @@ type SessionInput struct {
 
 func (x *SessionInput) Reset() {
 	*x = SessionInput{}
-	mi := &file_apipb_session_proto_msgTypes[6]
+	mi := &file_apipb_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -413,7 +501,7 @@ func (x *SessionInput) String() string {
 func (*SessionInput) ProtoMessage() {}
 
 func (x *SessionInput) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_session_proto_msgTypes[6]
+	mi := &file_apipb_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -426,7 +514,7 @@ func (x *SessionInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionInput.ProtoReflect.Descriptor instead.
 func (*SessionInput) Descriptor() ([]byte, []int) {
-	return file_apipb_session_proto_rawDescGZIP(), []int{6}
+	return file_apipb_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SessionInput) GetInput() isSessionInput_Input {
@@ -529,6 +617,7 @@ type SessionOutput struct {
 	//	*SessionOutput_ErrorData
 	//	*SessionOutput_Consumed
 	//	*SessionOutput_End
+	//	*SessionOutput_Attached
 	Output        isSessionOutput_Output `protobuf_oneof:"output"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -536,7 +625,7 @@ type SessionOutput struct {
 
 func (x *SessionOutput) Reset() {
 	*x = SessionOutput{}
-	mi := &file_apipb_session_proto_msgTypes[7]
+	mi := &file_apipb_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -548,7 +637,7 @@ func (x *SessionOutput) String() string {
 func (*SessionOutput) ProtoMessage() {}
 
 func (x *SessionOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_session_proto_msgTypes[7]
+	mi := &file_apipb_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -561,7 +650,7 @@ func (x *SessionOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOutput.ProtoReflect.Descriptor instead.
 func (*SessionOutput) Descriptor() ([]byte, []int) {
-	return file_apipb_session_proto_rawDescGZIP(), []int{7}
+	return file_apipb_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SessionOutput) GetOutput() isSessionOutput_Output {
@@ -616,6 +705,15 @@ func (x *SessionOutput) GetEnd() *SessionEnd {
 	return nil
 }
 
+func (x *SessionOutput) GetAttached() *SessionAttached {
+	if x != nil {
+		if x, ok := x.Output.(*SessionOutput_Attached); ok {
+			return x.Attached
+		}
+	}
+	return nil
+}
+
 type isSessionOutput_Output interface {
 	isSessionOutput_Output()
 }
@@ -645,6 +743,11 @@ type SessionOutput_End struct {
 	End *SessionEnd `protobuf:"bytes,5,opt,name=end,proto3,oneof"`
 }
 
+type SessionOutput_Attached struct {
+	// The session may write to the job, instead of started.
+	Attached *SessionAttached `protobuf:"bytes,6,opt,name=attached,proto3,oneof"`
+}
+
 func (*SessionOutput_Started) isSessionOutput_Output() {}
 
 func (*SessionOutput_Data) isSessionOutput_Output() {}
@@ -655,17 +758,17 @@ func (*SessionOutput_Consumed) isSessionOutput_Output() {}
 
 func (*SessionOutput_End) isSessionOutput_Output() {}
 
+func (*SessionOutput_Attached) isSessionOutput_Output() {}
+
 type SessionStarted struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the command prints is recorded for administrators.
-	Recorded      bool `protobuf:"varint,1,opt,name=recorded,proto3" json:"recorded,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SessionStarted) Reset() {
 	*x = SessionStarted{}
-	mi := &file_apipb_session_proto_msgTypes[8]
+	mi := &file_apipb_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -677,7 +780,7 @@ func (x *SessionStarted) String() string {
 func (*SessionStarted) ProtoMessage() {}
 
 func (x *SessionStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_session_proto_msgTypes[8]
+	mi := &file_apipb_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -690,12 +793,77 @@ func (x *SessionStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionStarted.ProtoReflect.Descriptor instead.
 func (*SessionStarted) Descriptor() ([]byte, []int) {
-	return file_apipb_session_proto_rawDescGZIP(), []int{8}
+	return file_apipb_session_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *SessionStarted) GetRecorded() bool {
+// SessionAttached says where an attached user's input and output continue.
+type SessionAttached struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of bytes of input that the process has been given.
+	Written int64 `protobuf:"varint,1,opt,name=written,proto3" json:"written,omitempty"`
+	// The attempt, and the offset in its output from which the user reads.
+	Attempt      int32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	OutputOffset int64 `protobuf:"varint,3,opt,name=output_offset,json=outputOffset,proto3" json:"output_offset,omitempty"`
+	// The process has a terminal, so it also gets sizes, and byte 4 ends its input.
+	Terminal      bool `protobuf:"varint,4,opt,name=terminal,proto3" json:"terminal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionAttached) Reset() {
+	*x = SessionAttached{}
+	mi := &file_apipb_session_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionAttached) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionAttached) ProtoMessage() {}
+
+func (x *SessionAttached) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_session_proto_msgTypes[10]
 	if x != nil {
-		return x.Recorded
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionAttached.ProtoReflect.Descriptor instead.
+func (*SessionAttached) Descriptor() ([]byte, []int) {
+	return file_apipb_session_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SessionAttached) GetWritten() int64 {
+	if x != nil {
+		return x.Written
+	}
+	return 0
+}
+
+func (x *SessionAttached) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *SessionAttached) GetOutputOffset() int64 {
+	if x != nil {
+		return x.OutputOffset
+	}
+	return 0
+}
+
+func (x *SessionAttached) GetTerminal() bool {
+	if x != nil {
+		return x.Terminal
 	}
 	return false
 }
@@ -717,7 +885,7 @@ type SessionEnd struct {
 
 func (x *SessionEnd) Reset() {
 	*x = SessionEnd{}
-	mi := &file_apipb_session_proto_msgTypes[9]
+	mi := &file_apipb_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +897,7 @@ func (x *SessionEnd) String() string {
 func (*SessionEnd) ProtoMessage() {}
 
 func (x *SessionEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_session_proto_msgTypes[9]
+	mi := &file_apipb_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +910,7 @@ func (x *SessionEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnd.ProtoReflect.Descriptor instead.
 func (*SessionEnd) Descriptor() ([]byte, []int) {
-	return file_apipb_session_proto_rawDescGZIP(), []int{9}
+	return file_apipb_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SessionEnd) GetExitCode() int32 {
@@ -784,11 +952,18 @@ const file_apipb_session_proto_rawDesc = "" +
 	"\x05start\x18\x03 \x01(\v2\x15.ares.v1.SessionStartR\x05start\x12+\n" +
 	"\x05input\x18\x04 \x01(\v2\x15.ares.v1.SessionInputR\x05input\"D\n" +
 	"\x12RunSessionResponse\x12.\n" +
-	"\x06output\x18\x01 \x01(\v2\x16.ares.v1.SessionOutputR\x06output\"u\n" +
+	"\x06output\x18\x01 \x01(\v2\x16.ares.v1.SessionOutputR\x06output\"\xa5\x01\n" +
 	"\fSessionStart\x12(\n" +
 	"\x04exec\x18\x01 \x01(\v2\x12.ares.v1.ExecStartH\x00R\x04exec\x121\n" +
-	"\aforward\x18\x02 \x01(\v2\x15.ares.v1.ForwardStartH\x00R\aforwardB\b\n" +
-	"\x06action\"\x9b\x01\n" +
+	"\aforward\x18\x02 \x01(\v2\x15.ares.v1.ForwardStartH\x00R\aforward\x12.\n" +
+	"\x06attach\x18\x03 \x01(\v2\x14.ares.v1.AttachStartH\x00R\x06attachB\b\n" +
+	"\x06action\"\x8a\x01\n" +
+	"\vAttachStart\x12-\n" +
+	"\x06writer\x18\x01 \x01(\tB\x15\xbaH\x12r\x102\x0e^[0-9a-f]{32}$R\x06writer\x12!\n" +
+	"\aattempt\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aattempt\x12)\n" +
+	"\n" +
+	"tail_lines\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\ttailLines\"\x9b\x01\n" +
 	"\tExecStart\x12'\n" +
 	"\x04argv\x18\x01 \x03(\tB\x13\xbaH\x10\x92\x01\r\b\x01\x10\x80\b\"\x06r\x04(\x80\x80\x01R\x04argv\x121\n" +
 	"\bterminal\x18\x02 \x01(\v2\x15.ares.v1.TerminalSizeR\bterminal\x122\n" +
@@ -806,17 +981,22 @@ const file_apipb_session_proto_rawDesc = "" +
 	"\x06resize\x18\x03 \x01(\v2\x15.ares.v1.TerminalSizeH\x00R\x06resize\x12#\n" +
 	"\x06signal\x18\x04 \x01(\x05B\t\xbaH\x06\x1a\x04\x18@(\x01H\x00R\x06signal\x12'\n" +
 	"\bconsumed\x18\x05 \x01(\rB\t\xbaH\x06*\x04\x18\x80\x80@H\x00R\bconsumedB\a\n" +
-	"\x05input\"\xed\x01\n" +
+	"\x05input\"\xa5\x02\n" +
 	"\rSessionOutput\x123\n" +
 	"\astarted\x18\x01 \x01(\v2\x17.ares.v1.SessionStartedH\x00R\astarted\x12\x1f\n" +
 	"\x04data\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80\x04H\x00R\x04data\x12*\n" +
 	"\n" +
 	"error_data\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80\x04H\x00R\terrorData\x12'\n" +
 	"\bconsumed\x18\x04 \x01(\rB\t\xbaH\x06*\x04\x18\x80\x80@H\x00R\bconsumed\x12'\n" +
-	"\x03end\x18\x05 \x01(\v2\x13.ares.v1.SessionEndH\x00R\x03endB\b\n" +
-	"\x06output\",\n" +
-	"\x0eSessionStarted\x12\x1a\n" +
-	"\brecorded\x18\x01 \x01(\bR\brecorded\"v\n" +
+	"\x03end\x18\x05 \x01(\v2\x13.ares.v1.SessionEndH\x00R\x03end\x126\n" +
+	"\battached\x18\x06 \x01(\v2\x18.ares.v1.SessionAttachedH\x00R\battachedB\b\n" +
+	"\x06output\"\x10\n" +
+	"\x0eSessionStarted\"\x86\x01\n" +
+	"\x0fSessionAttached\x12\x18\n" +
+	"\awritten\x18\x01 \x01(\x03R\awritten\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12#\n" +
+	"\routput_offset\x18\x03 \x01(\x03R\foutputOffset\x12\x1a\n" +
+	"\bterminal\x18\x04 \x01(\bR\bterminal\"v\n" +
 	"\n" +
 	"SessionEnd\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +
@@ -840,36 +1020,40 @@ func file_apipb_session_proto_rawDescGZIP() []byte {
 	return file_apipb_session_proto_rawDescData
 }
 
-var file_apipb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_apipb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_apipb_session_proto_goTypes = []any{
 	(*RunSessionRequest)(nil),  // 0: ares.v1.RunSessionRequest
 	(*RunSessionResponse)(nil), // 1: ares.v1.RunSessionResponse
 	(*SessionStart)(nil),       // 2: ares.v1.SessionStart
-	(*ExecStart)(nil),          // 3: ares.v1.ExecStart
-	(*TerminalSize)(nil),       // 4: ares.v1.TerminalSize
-	(*ForwardStart)(nil),       // 5: ares.v1.ForwardStart
-	(*SessionInput)(nil),       // 6: ares.v1.SessionInput
-	(*SessionOutput)(nil),      // 7: ares.v1.SessionOutput
-	(*SessionStarted)(nil),     // 8: ares.v1.SessionStarted
-	(*SessionEnd)(nil),         // 9: ares.v1.SessionEnd
+	(*AttachStart)(nil),        // 3: ares.v1.AttachStart
+	(*ExecStart)(nil),          // 4: ares.v1.ExecStart
+	(*TerminalSize)(nil),       // 5: ares.v1.TerminalSize
+	(*ForwardStart)(nil),       // 6: ares.v1.ForwardStart
+	(*SessionInput)(nil),       // 7: ares.v1.SessionInput
+	(*SessionOutput)(nil),      // 8: ares.v1.SessionOutput
+	(*SessionStarted)(nil),     // 9: ares.v1.SessionStarted
+	(*SessionAttached)(nil),    // 10: ares.v1.SessionAttached
+	(*SessionEnd)(nil),         // 11: ares.v1.SessionEnd
 }
 var file_apipb_session_proto_depIdxs = []int32{
 	2,  // 0: ares.v1.RunSessionRequest.start:type_name -> ares.v1.SessionStart
-	6,  // 1: ares.v1.RunSessionRequest.input:type_name -> ares.v1.SessionInput
-	7,  // 2: ares.v1.RunSessionResponse.output:type_name -> ares.v1.SessionOutput
-	3,  // 3: ares.v1.SessionStart.exec:type_name -> ares.v1.ExecStart
-	5,  // 4: ares.v1.SessionStart.forward:type_name -> ares.v1.ForwardStart
-	4,  // 5: ares.v1.ExecStart.terminal:type_name -> ares.v1.TerminalSize
-	4,  // 6: ares.v1.SessionInput.resize:type_name -> ares.v1.TerminalSize
-	8,  // 7: ares.v1.SessionOutput.started:type_name -> ares.v1.SessionStarted
-	9,  // 8: ares.v1.SessionOutput.end:type_name -> ares.v1.SessionEnd
-	0,  // 9: ares.v1.SessionService.RunSession:input_type -> ares.v1.RunSessionRequest
-	1,  // 10: ares.v1.SessionService.RunSession:output_type -> ares.v1.RunSessionResponse
-	10, // [10:11] is the sub-list for method output_type
-	9,  // [9:10] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	7,  // 1: ares.v1.RunSessionRequest.input:type_name -> ares.v1.SessionInput
+	8,  // 2: ares.v1.RunSessionResponse.output:type_name -> ares.v1.SessionOutput
+	4,  // 3: ares.v1.SessionStart.exec:type_name -> ares.v1.ExecStart
+	6,  // 4: ares.v1.SessionStart.forward:type_name -> ares.v1.ForwardStart
+	3,  // 5: ares.v1.SessionStart.attach:type_name -> ares.v1.AttachStart
+	5,  // 6: ares.v1.ExecStart.terminal:type_name -> ares.v1.TerminalSize
+	5,  // 7: ares.v1.SessionInput.resize:type_name -> ares.v1.TerminalSize
+	9,  // 8: ares.v1.SessionOutput.started:type_name -> ares.v1.SessionStarted
+	11, // 9: ares.v1.SessionOutput.end:type_name -> ares.v1.SessionEnd
+	10, // 10: ares.v1.SessionOutput.attached:type_name -> ares.v1.SessionAttached
+	0,  // 11: ares.v1.SessionService.RunSession:input_type -> ares.v1.RunSessionRequest
+	1,  // 12: ares.v1.SessionService.RunSession:output_type -> ares.v1.RunSessionResponse
+	12, // [12:13] is the sub-list for method output_type
+	11, // [11:12] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_apipb_session_proto_init() }
@@ -880,20 +1064,22 @@ func file_apipb_session_proto_init() {
 	file_apipb_session_proto_msgTypes[2].OneofWrappers = []any{
 		(*SessionStart_Exec)(nil),
 		(*SessionStart_Forward)(nil),
+		(*SessionStart_Attach)(nil),
 	}
-	file_apipb_session_proto_msgTypes[6].OneofWrappers = []any{
+	file_apipb_session_proto_msgTypes[7].OneofWrappers = []any{
 		(*SessionInput_Data)(nil),
 		(*SessionInput_End)(nil),
 		(*SessionInput_Resize)(nil),
 		(*SessionInput_Signal)(nil),
 		(*SessionInput_Consumed)(nil),
 	}
-	file_apipb_session_proto_msgTypes[7].OneofWrappers = []any{
+	file_apipb_session_proto_msgTypes[8].OneofWrappers = []any{
 		(*SessionOutput_Started)(nil),
 		(*SessionOutput_Data)(nil),
 		(*SessionOutput_ErrorData)(nil),
 		(*SessionOutput_Consumed)(nil),
 		(*SessionOutput_End)(nil),
+		(*SessionOutput_Attached)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -901,7 +1087,7 @@ func file_apipb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_session_proto_rawDesc), len(file_apipb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

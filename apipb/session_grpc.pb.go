@@ -26,11 +26,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionService runs commands in running jobs, and connects to their ports. It is
-// served over gRPC only.
+// SessionService runs commands in running jobs, connects to their ports, and writes to
+// their standard input. It is served over gRPC only.
 type SessionServiceClient interface {
-	// RunSession runs one session: a command beside the processes of a rank, or a
-	// connection to a port on which the rank listens. The first message says which. The
+	// RunSession runs one session: a command beside the processes of a rank, a connection
+	// to a port on which the rank listens, or input for its first process. The first
+	// message says which. The
 	// caller is the user who submitted the job, or an administrator of its tenant. The
 	// begin and the end of a session are recorded in the audit log.
 	//
@@ -63,11 +64,12 @@ type SessionService_RunSessionClient = grpc.BidiStreamingClient[RunSessionReques
 // All implementations must embed UnimplementedSessionServiceServer
 // for forward compatibility.
 //
-// SessionService runs commands in running jobs, and connects to their ports. It is
-// served over gRPC only.
+// SessionService runs commands in running jobs, connects to their ports, and writes to
+// their standard input. It is served over gRPC only.
 type SessionServiceServer interface {
-	// RunSession runs one session: a command beside the processes of a rank, or a
-	// connection to a port on which the rank listens. The first message says which. The
+	// RunSession runs one session: a command beside the processes of a rank, a connection
+	// to a port on which the rank listens, or input for its first process. The first
+	// message says which. The
 	// caller is the user who submitted the job, or an administrator of its tenant. The
 	// begin and the end of a session are recorded in the audit log.
 	//

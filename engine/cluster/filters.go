@@ -130,6 +130,12 @@ var Filters = [...]Filter{
 			"update its agent and run it as root (docs/guide/isolation.md)"),
 	},
 	{
+		// A program that waits for input would end at once without it, so the remedy is never to drop the field.
+		Reason: ReasonAttach, Kind: ares.BlockerNodes, static: true, lasting: true,
+		rejects: func(n *Node, w *Request) bool { return w.rules.attachable && !n.Record.Attachable },
+		Text:    text("the node's agent cannot give a job a standard input or a terminal (stdin, tty): update it"),
+	},
+	{
 		Reason: ReasonAccelerator, Kind: ares.BlockerNodes, static: true, lasting: true,
 		passesDevice: func(d *DeviceSpec, w *Request) bool { return d.isKind(w) },
 		Text: func(d *Details) string {

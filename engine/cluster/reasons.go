@@ -18,6 +18,7 @@ const (
 	ReasonUntrusted
 	ReasonImages
 	ReasonNetwork
+	ReasonAttach
 	ReasonAccelerator
 	ReasonModel
 	ReasonDeviceMemory

@@ -58,6 +58,7 @@ type nodeRules struct {
 	trusted      bool // Job.Trusted: may use nodes with TrustedOnly
 	image        bool // it runs in an image, so it needs nodes with Images
 	ownNetwork   bool // it must not reach the network, so it needs nodes with OwnNetwork
+	attachable   bool // users can write to it, so it needs nodes with Attachable
 }
 
 // Constraints is the part of a request that depends on the traits of nodes and devices, not on amounts. Requests with
@@ -116,6 +117,7 @@ func RequestOf(j *ares.Job) *Request {
 	w.rules.preferred = ParseAll(p.PreferredNodeAffinity, ares.ParseCondition)
 	w.rules.tolerations = ParseAll(p.Tolerations, ares.ParseToleration)
 	w.rules.requirements, w.rules.trusted, w.rules.image, w.rules.ownNetwork = p.NodeRequirements, j.Trusted, j.Image != "", j.HasOwnNetwork()
+	w.rules.attachable = j.IsAttachable()
 	w.DeviceKey = fmt.Sprintf("%q %q %d %q", w.accelerator, w.MIG, w.deviceMemory, w.models)
 	w.Constraints = &Constraints{Key: fmt.Sprintf("%q %q %q %d %t %q %q %q %q %v", w.accelerator, w.models, w.MIG, w.deviceMemory, w.NeedsDevices(), w.rules.selector, w.rules.affinity,
 		w.rules.preferred, w.regions, w.rules.tolerations)}
@@ -132,6 +134,9 @@ func RequestOf(j *ares.Job) *Request {
 	}
 	if w.rules.ownNetwork {
 		w.Constraints.Key += " own network"
+	}
+	if w.rules.attachable {
+		w.Constraints.Key += " attachable"
 	}
 	w.Key = fmt.Sprintf("%d %d %s %d %d %s", w.GPUs, w.Milli, ares.FormatCPUs(w.MilliCPUs), w.Memory, w.NUMA, w.Constraints.Key)
 	return w

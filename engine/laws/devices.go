@@ -247,6 +247,9 @@ func (m *nodeUse) checkConstraints(job *ares.Job) error {
 	if job.HasOwnNetwork() && !m.Node.OwnNetwork {
 		return errors.New("the job must not reach the network, and the node cannot keep it from that")
 	}
+	if job.IsAttachable() && !m.Node.Attachable {
+		return errors.New("users can write to the job, and the node has no such jobs")
+	}
 	where := job.Placement()
 	for k, want := range where.NodeSelector { // order-free: any violation is enough
 		if v, ok := m.Node.Labels[k]; !ok || v != want {
