@@ -58,12 +58,13 @@ type Agent struct {
 	first      *firstSession // first session of this identity, nil before it
 	store      storeIdentity // identity of the store that the servers use
 	seats      map[run.Key]*seat
-	orders     []*apipb.SeatOrder  // as last sent by a server
-	released   map[run.Key]bool    // seats that a server has released in this session; an older list may still name them
-	sessions   map[sessionKind]int // open sessions of users
-	seen       int64               // revision of the state that the orders were read from
-	wg         sync.WaitGroup      // one for each seat goroutine
-	life       context.Context     // ends with the agent
+	orders     []*apipb.SeatOrder      // as last sent by a server
+	released   map[run.Key]bool        // seats that a server has released in this session; an older list may still name them
+	sessions   map[sessionKind]int     // open sessions of users
+	attached   map[run.Key]*attachment // the sessions that write to the input of jobs
+	seen       int64                   // revision of the state that the orders were read from
+	wg         sync.WaitGroup          // one for each seat goroutine
+	life       context.Context         // ends with the agent
 }
 
 // New prepares an agent. New loads the agent's identity, detects the devices, and takes over the seats that a previous agent process
@@ -81,7 +82,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err = os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the agent's directory: %w", err)
 	}
-	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Node), seats: map[run.Key]*seat{}, released: map[run.Key]bool{}, sessions: map[sessionKind]int{}, watcher: newWatcher(cfg.Watch), starts: newStartLimit()}
+	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Node), seats: map[run.Key]*seat{}, released: map[run.Key]bool{}, sessions: map[sessionKind]int{}, attached: map[run.Key]*attachment{}, watcher: newWatcher(cfg.Watch), starts: newStartLimit()}
 	if cfg.Token == "" {
 		if a.identity, err = pki.OpenNode(CertificateDir(cfg.Dir), cfg.Node, time.Now); err != nil {
 			return nil, err
@@ -146,7 +147,7 @@ func (a *Agent) describe(machine *gpu.Machine, contained bool, noImages string) 
 		ID: cfg.Node, Address: address, Devices: machine.Devices, Links: machine.Links, CPUs: machine.CPUs,
 		MemoryMB: machine.MemoryMB, Labels: cfg.Labels, NUMA: machine.NUMA, Taints: cfg.Taints, Mock: machine.Mock, Contains: contained, Version: cfg.Version,
 		Isolation: ares.Truncate(a.isolation.describe(), 1024), Unfit: ares.Truncate(a.refuses, 512), TrustedOnly: a.isolation.trustedOnly(),
-		Images: noImages == "", NoImages: ares.Truncate(noImages, 1024), OwnNetwork: a.isolation.noNetwork() == "",
+		Images: noImages == "", NoImages: ares.Truncate(noImages, 1024), OwnNetwork: a.isolation.noNetwork() == "", Attachable: true,
 	}
 }
 

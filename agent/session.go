@@ -97,6 +97,8 @@ func (s *session) run(ctx context.Context, start *apipb.SessionStart) (*apipb.Se
 		return s.exec(ctx, proc, start.GetExec())
 	case start.GetForward() != nil:
 		return s.forward(ctx, proc, start.GetForward())
+	case start.GetAttach() != nil:
+		return s.attach(ctx, proc, start.GetAttach())
 	}
 	return nil, ares.Errorf(ares.FeatureDisabled, "node %s runs an earlier version of the agent, which has no such sessions: update it", s.agent.cfg.Node)
 }

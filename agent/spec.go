@@ -30,6 +30,7 @@ func (s *seat) spec() (run.Spec, error) {
 		Key: s.key, Attempt: int(o.Attempt), Argv: job.Argv(), Dir: job.WorkingDir, User: user,
 		LostAfter: job.LostAfter(), MaxRuntime: job.MaxRuntime(), Grace: max(job.Grace(), time.Millisecond),
 		Limits: run.Limits{MilliCPU: int64(job.MilliCPUs()), MemoryMB: int64(job.MemoryMB), Pids: int64(s.agent.isolation.Pids)},
+		Stdin:  job.Placement().Stdin, Terminal: job.Placement().TTY,
 	}
 	if user != nil {
 		spec.Sandbox = s.agent.sandbox(&job, int(o.WorldSize), s.scratch(), s.agent.hiddenDevices(o.Shares))
@@ -110,6 +111,9 @@ func (s *seat) environment(job *ares.Spec, env map[string]string, user *run.User
 		// Programs ask for a user name even if no password file contains the user.
 		env["USER"] = s.agent.isolation.login(job.Tenant)
 		env["LOGNAME"] = env["USER"]
+	}
+	if job.Placement().TTY && env["TERM"] == "" {
+		env["TERM"] = "xterm" // which is what terminals understand; the job's own variable wins
 	}
 	maps.Copy(env, job.Environment)
 	rank, world := strconv.Itoa(int(o.Seat.Rank)), strconv.Itoa(int(o.WorldSize))

@@ -761,7 +761,9 @@ func (*SessionOutput_End) isSessionOutput_Output() {}
 func (*SessionOutput_Attached) isSessionOutput_Output() {}
 
 type SessionStarted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the command prints is recorded for administrators.
+	Recorded      bool `protobuf:"varint,1,opt,name=recorded,proto3" json:"recorded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -794,6 +796,13 @@ func (x *SessionStarted) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SessionStarted.ProtoReflect.Descriptor instead.
 func (*SessionStarted) Descriptor() ([]byte, []int) {
 	return file_apipb_session_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SessionStarted) GetRecorded() bool {
+	if x != nil {
+		return x.Recorded
+	}
+	return false
 }
 
 // SessionAttached says where an attached user's input and output continue.
@@ -990,8 +999,9 @@ const file_apipb_session_proto_rawDesc = "" +
 	"\bconsumed\x18\x04 \x01(\rB\t\xbaH\x06*\x04\x18\x80\x80@H\x00R\bconsumed\x12'\n" +
 	"\x03end\x18\x05 \x01(\v2\x13.ares.v1.SessionEndH\x00R\x03end\x126\n" +
 	"\battached\x18\x06 \x01(\v2\x18.ares.v1.SessionAttachedH\x00R\battachedB\b\n" +
-	"\x06output\"\x10\n" +
-	"\x0eSessionStarted\"\x86\x01\n" +
+	"\x06output\",\n" +
+	"\x0eSessionStarted\x12\x1a\n" +
+	"\brecorded\x18\x01 \x01(\bR\brecorded\"\x86\x01\n" +
 	"\x0fSessionAttached\x12\x18\n" +
 	"\awritten\x18\x01 \x01(\x03R\awritten\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12#\n" +

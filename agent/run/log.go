@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// followPause is the interval at which a follower checks for more output.
+	// followPause is the longest time after which a follower checks for more output.
 	followPause = 100 * time.Millisecond
 	// backStep is the number of bytes that Tail reads at once, from the end backwards.
 	backStep = 64 << 10
@@ -29,6 +29,7 @@ type Log struct {
 	root   *os.Root // the seat's directory; stays valid when Forget moves it
 	offset int64
 	file   int64 // start offset of the file from which the last bytes were read
+	follow follower
 }
 
 // OpenLog opens a seat's output at the oldest byte that still exists. The error is fs.ErrNotExist if the seat is unknown, if it is still
@@ -46,7 +47,7 @@ func (r *Runner) OpenLog(key Key) (*Log, error) {
 				_, err = root.Lstat(seat.LockFile)
 			}
 			if err == nil {
-				return &Log{root: root}, nil
+				return &Log{root: root, follow: follower{watches: &r.watches}}, nil
 			}
 			_ = root.Close()
 		}
@@ -58,7 +59,7 @@ func (r *Runner) OpenLog(key Key) (*Log, error) {
 }
 
 // Close closes the log.
-func (l *Log) Close() error { return l.root.Close() }
+func (l *Log) Close() error { return errors.Join(l.root.Close(), l.follow.close()) }
 
 // Offset is the position of the next byte to read.
 func (l *Log) Offset() int64 { return l.offset }
@@ -164,17 +165,17 @@ func (l *Log) block(b []byte, at int64) ([]byte, error) {
 // Next reads some bytes at Offset and advances Offset. At the end of the output, Next returns io.EOF. If the argument `follow` is true,
 // Next waits for more bytes. It then returns io.EOF only when the seat has ended.
 func (l *Log) Next(ctx context.Context, b []byte, follow bool) (int, error) {
-	tick := time.NewTicker(followPause)
-	defer tick.Stop()
 	for {
+		// The watch begins before the output is read, so it reports all that is written later.
+		if follow {
+			l.watch()
+		}
 		n, err := l.poll(b, follow)
 		if n > 0 || err != nil {
 			return n, err
 		}
-		select {
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-tick.C:
+		if err = l.rest(ctx); err != nil {
+			return 0, err
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
@@ -110,6 +111,7 @@ type Runner struct {
 	owners      slotOwners  // the seats that are in a slot
 	ended       endedSeats  // seats that Wait has returned
 	recycler    recycler    // empty files for new seats
+	watches     atomic.Int32
 }
 
 // Open prepares the directory `dir` as the state directory of seats. Open fails if the supervisor cannot be executed. If cgroups are the

@@ -44,7 +44,7 @@ func (s *supervisor) spawnContainer() birth {
 	if why = faultBefore(); why != "" {
 		return failed(why)
 	}
-	f, err := openContainerFiles()
+	f, err := openContainerFiles(o)
 	if err != nil {
 		return unable("make pipes for the container", err)
 	}
@@ -65,7 +65,7 @@ func (s *supervisor) spawnContainer() birth {
 	if why != "" {
 		return failed(s.apartToo(why))
 	}
-	order := seat.InsideOrder{Argv: o.Argv, Env: environment(o), Dir: o.Dir, Seccomp: o.Sandbox.Seccomp, UserNamespaces: o.Sandbox.UserNamespaces}
+	order := seat.InsideOrder{Argv: o.Argv, Env: environment(o), Dir: o.Dir, Seccomp: o.Sandbox.Seccomp, UserNamespaces: o.Sandbox.UserNamespaces, Terminal: o.Terminal}
 	f.pass(order.Encode())
 	// gofail: var supervisorBeforeStart struct{}
 
@@ -83,8 +83,9 @@ func (s *supervisor) spawnContainer() birth {
 		return failed(s.apartToo(why))
 	}
 	o.Secrets = nil // only the job has them from now on
-	s.out.begin(f.takeOutput(), o.LogLimit, s.process.buffer[:])
-	return birth{pid: pid, at: now, wall: wall}
+	read, in := f.job.take(o)
+	s.out.begin(read, o.LogLimit, s.process.buffer[:])
+	return birth{pid: pid, at: now, wall: wall, input: in}
 }
 
 // onMachine calls a function on another thread, which sees the machine's own mounts. The job's thread sees only one of the machine's cgroup
@@ -144,7 +145,7 @@ func (s *supervisor) runtime(f *containerFiles, args ...string) error {
 	defer syscall.Close(null)
 	files := []uintptr{uintptr(null), uintptr(null), uintptr(null)}
 	if f != nil {
-		files = []uintptr{uintptr(null), uintptr(f.output[1]), uintptr(f.output[1]), uintptr(f.order[0]), uintptr(f.status[1])}
+		files = []uintptr{uintptr(f.job.stdin), uintptr(f.job.output), uintptr(f.job.output), uintptr(f.order[0]), uintptr(f.status[1])}
 	}
 	handle := -1
 	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
@@ -197,12 +198,19 @@ func runtimeComplaint() string {
 	return line
 }
 
-// containerFiles are the pipes of a container: its output, its order, and the status of its start.
-type containerFiles struct{ output, order, status [2]int }
+// containerFiles are the files of a container: those of the job, and pipes for its order and for the status of its start.
+type containerFiles struct {
+	job           *jobFiles
+	order, status [2]int
+}
 
-func openContainerFiles() (*containerFiles, error) {
-	f := &containerFiles{output: [2]int{-1, -1}, order: [2]int{-1, -1}, status: [2]int{-1, -1}}
-	for _, p := range []*[2]int{&f.output, &f.order, &f.status} {
+func openContainerFiles(o *seat.Order) (*containerFiles, error) {
+	job, err := openJobFiles(o)
+	if err != nil {
+		return nil, err
+	}
+	f := &containerFiles{job: job, order: [2]int{-1, -1}, status: [2]int{-1, -1}}
+	for _, p := range []*[2]int{&f.order, &f.status} {
 		if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC); err != nil {
 			f.close()
 			return nil, err
@@ -212,7 +220,8 @@ func openContainerFiles() (*containerFiles, error) {
 }
 
 func (f *containerFiles) close() {
-	for _, p := range []*[2]int{&f.output, &f.order, &f.status} {
+	f.job.close()
+	for _, p := range []*[2]int{&f.order, &f.status} {
 		for i := range p {
 			closeFD(&p[i])
 		}
@@ -224,13 +233,6 @@ func closeFD(fd *int) {
 		_ = syscall.Close(*fd)
 	}
 	*fd = -1
-}
-
-// takeOutput returns the end of the output that the supervisor reads. The caller closes it.
-func (f *containerFiles) takeOutput() int {
-	fd := f.output[0]
-	f.output[0] = -1
-	return fd
 }
 
 // The method `pass` sends the order to the container. It does not wait: the order may be larger than the pipe, and the container reads it

@@ -16,7 +16,7 @@ const (
 	// stuck clients cannot lock out an agent.
 	maxConns = 16
 	// maxRequest is the maximum length of one request.
-	maxRequest = 2 << 10
+	maxRequest = seat.MaxInputHeader + seat.MaxInput
 	// requestControl has room for the files of a request: a header of 16 bytes, and 4 bytes for each file.
 	requestControl = 16 + 4*seat.ExecFiles
 )
@@ -72,7 +72,12 @@ func (s *supervisor) serve(fd int) {
 		return
 	}
 	closeFiles(files)
-	answer := s.answer(request, seat.Now())
+	var answer string
+	if strings.HasPrefix(request, seat.InputRequest) {
+		answer = s.answerInput(buf[:n])
+	} else {
+		answer = s.answer(request, seat.Now())
+	}
 	if err := syscall.Sendto(fd, []byte(answer), syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, nil); err != nil {
 		s.hangUp(fd)
 	}
@@ -94,7 +99,7 @@ func (s *supervisor) has(fd int) bool {
 //	kill                         ok
 //	status                       ok key=value ...
 //
-// The method `serve` handles the request seat.ExecRequest itself, because files come with it.
+// The method `serve` handles the requests seat.ExecRequest and seat.InputRequest itself, because files or data come with them.
 func (s *supervisor) answer(request string, now seat.BootTime) string {
 	verb, rest, _ := strings.Cut(request, " ")
 	switch verb {

@@ -41,6 +41,11 @@ func executeInside() error {
 	if err = syscall.Chdir(order.Dir); err != nil {
 		return insideImage(&os.PathError{Op: "enter", Path: order.Dir, Err: err})
 	}
+	if order.Terminal {
+		if err = ioctl(0, ioctlTerminal, 0); err != nil {
+			return os.NewSyscallError("ioctl(TIOCSCTTY)", err)
+		}
+	}
 	// If the supervisor is killed, nobody enforces the job's deadlines any more.
 	if err = prctl(syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL)); err != nil {
 		return os.NewSyscallError("prctl(PR_SET_PDEATHSIG)", err)

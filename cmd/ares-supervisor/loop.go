@@ -59,6 +59,7 @@ type supervisor struct {
 	patience time.Duration // delay between two checks of a dying cgroup
 	execs    []*execution  // commands beside the job
 	left     []leftGroup
+	input    input
 }
 
 // The type `birth` is the result of starting the job.
@@ -66,6 +67,8 @@ type birth struct {
 	pid  int // 0 if the job never ran
 	at   seat.BootTime
 	wall time.Time
+	// input is how the supervisor writes to the job.
+	input input
 	// These fields are set if the job never ran.
 	outcome seat.Outcome
 	reason  string
@@ -105,6 +108,7 @@ func (s *supervisor) adopt() {
 	if s.start == nil || s.start.pid == 0 {
 		return
 	}
+	s.input = s.start.input
 	// Lower the OOM score after the start, so that the job does not inherit it. When memory runs out, the kernel should kill the
 	// job and not the supervisor. The supervisor must report the job's end.
 	s.process.lowerOOMScore()
@@ -307,6 +311,7 @@ func (s *supervisor) wait() {
 // The method `finish` stores the result once all processes are dead. It ends the supervisor, or returns if the supervisor may serve
 // another seat.
 func (s *supervisor) finish() {
+	s.input.close()
 	settled := s.out.settle()
 	removeSecrets(&s.order)
 	r := s.result()

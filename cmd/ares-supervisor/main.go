@@ -124,7 +124,7 @@ func readOrder() (seat.Order, error) {
 func newSupervisor(p *process, order seat.Order) (*supervisor, error) {
 	s := &supervisor{
 		process: p, order: order, renewed: order.RenewedAt, timer: p.timer, wake: p.wake, listen: -1, memory: -1, over: make(chan struct{}),
-		orders: make(chan *execution, seat.MaxExecs),
+		orders: make(chan *execution, seat.MaxExecs), input: input{fd: -1, hold: -1},
 	}
 	p.seat.Store(s)
 	s.terminated.Store(p.terminated.Load())

@@ -21,6 +21,11 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // enforces the deadlines.
 func (s *supervisor) spawn() birth {
 	o := &s.order
+	files, err := openJobFiles(o)
+	if err != nil {
+		return unable("open the job's input and output", err)
+	}
+	defer files.close()
 	if err := errors.Join(noNewPrivs(), setLimits(o), s.apart()); err != nil {
 		return unable("set the job apart", err)
 	}
@@ -29,16 +34,9 @@ func (s *supervisor) spawn() birth {
 		return failed(err.Error())
 	}
 	defer closeFiles([]int{group})
-	null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return failed("open /dev/null: " + err.Error())
+	if o.Terminal {
+		attr.Setctty, attr.Ctty = true, 0
 	}
-	defer syscall.Close(null)
-	var pipe [2]int
-	if err = syscall.Pipe2(pipe[:], syscall.O_CLOEXEC); err != nil {
-		return failed("make a pipe for the output: " + err.Error())
-	}
-	defer syscall.Close(pipe[1])
 	env := environment(o)
 	var path string
 	err = s.asUser(func() (err error) {
@@ -62,7 +60,7 @@ func (s *supervisor) spawn() birth {
 	wall := time.Now()
 	pid, machine, err := s.fork(path, o.Argv, &syscall.ProcAttr{
 		Dir: o.Dir, Env: env, Sys: attr,
-		Files: []uintptr{uintptr(null), uintptr(pipe[1]), uintptr(pipe[1])},
+		Files: []uintptr{uintptr(files.stdin), uintptr(files.output), uintptr(files.output)},
 	})
 	if errors.Is(machine, errLate) {
 		return birth{outcome: seat.Fenced, reason: errLate.Error()}
@@ -75,8 +73,9 @@ func (s *supervisor) spawn() birth {
 	}
 	s.hasSecretFiles = hasSecretFiles(o)
 	o.Secrets = nil // only the job has them from now on
-	s.out.begin(pipe[0], o.LogLimit, s.process.buffer[:])
-	return birth{pid: pid, at: now, wall: wall}
+	read, in := files.take(o)
+	s.out.begin(read, o.LogLimit, s.process.buffer[:])
+	return birth{pid: pid, at: now, wall: wall, input: in}
 }
 
 // The method `attributes` returns how a process of the job is forked. The second result is a file that must be closed after the fork, or -1.

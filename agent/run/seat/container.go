@@ -83,6 +83,7 @@ type InsideOrder struct {
 	Dir            string
 	Seccomp        bool
 	UserNamespaces bool
+	Terminal       bool // standard input is a terminal, which the command controls
 }
 
 // Encode returns the text that the supervisor sends through the pipe.
@@ -95,7 +96,7 @@ func (i *InsideOrder) Encode() []byte {
 		e.str("env", v)
 	}
 	e.str("dir", i.Dir)
-	for key, on := range map[string]bool{"seccomp": i.Seccomp, "user_namespaces": i.UserNamespaces} {
+	for key, on := range map[string]bool{"seccomp": i.Seccomp, "user_namespaces": i.UserNamespaces, "terminal": i.Terminal} {
 		if on {
 			e.str(key, "on")
 		}
@@ -123,6 +124,8 @@ func DecodeInside(b []byte) (InsideOrder, error) {
 			i.Seccomp = true
 		case "user_namespaces":
 			i.UserNamespaces = true
+		case "terminal":
+			i.Terminal = true
 		}
 	}
 	if len(i.Argv) == 0 {

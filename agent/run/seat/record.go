@@ -113,6 +113,12 @@ func (o *Order) Encode() []byte {
 	if o.InSlot {
 		e.str("slot", "on")
 	}
+	if o.Stdin {
+		e.str("stdin", "on")
+	}
+	if o.Terminal {
+		e.str("terminal", "on")
+	}
 	e.str("mark", o.Mark)
 	e.str("progress", o.Progress)
 	e.str("checkpoint", o.Checkpoint)
@@ -164,6 +170,10 @@ func DecodeOrder(b []byte) (Order, error) {
 			o.Cgroup = f.value
 		case "slot":
 			o.InSlot = true
+		case "stdin":
+			o.Stdin = true
+		case "terminal":
+			o.Terminal = true
 		case "mark":
 			o.Mark = f.value
 		case "progress":

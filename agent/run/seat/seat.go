@@ -182,6 +182,8 @@ type Spec struct {
 	Sandbox Sandbox
 	// Container makes the job run in an image.
 	Container Container
+	// Stdin gives the job's process a standard input to which the agent can write, and Terminal a terminal; see InputRequest.
+	Stdin, Terminal bool
 	// LostAfter is how long the job may run on a node without renewals. LostAfter must be between 100 ms and 24 h.
 	LostAfter time.Duration
 	// MaxRuntime is the time after which the job is ended, measured from its start. The default 0 means that the
