@@ -357,7 +357,7 @@ func TestSessionBadInput(t *testing.T) {
 	}{
 		"no job":        {&apipb.RunSessionRequest{Start: execStart("true")}, ares.NotFound, nil},
 		"unknown job":   {&apipb.RunSessionRequest{JobId: string(ares.NewJobID("a", "none")), Start: execStart("true")}, ares.NotFound, nil},
-		"no start":      {&apipb.RunSessionRequest{JobId: s.id}, ares.Invalid, []string{"exec or forward"}},
+		"no start":      {&apipb.RunSessionRequest{JobId: s.id}, ares.Invalid, []string{"exec, forward or attach"}},
 		"no command":    {&apipb.RunSessionRequest{JobId: s.id, Start: execStart()}, ares.Invalid, []string{"start.exec.argv"}},
 		"rank":          {&apipb.RunSessionRequest{JobId: s.id, Rank: 1, Start: execStart("true")}, ares.NotFound, []string{"ranks 0 to 0", "rank 1"}},
 		"negative rank": {&apipb.RunSessionRequest{JobId: s.id, Rank: -1, Start: execStart("true")}, ares.Invalid, []string{"rank"}},
@@ -366,6 +366,9 @@ func TestSessionBadInput(t *testing.T) {
 		"no terminal": {&apipb.RunSessionRequest{JobId: s.id, Start: &apipb.SessionStart{Action: &apipb.SessionStart_Exec{
 			Exec: &apipb.ExecStart{Argv: []string{"sh"}, Terminal: &apipb.TerminalSize{}},
 		}}}, ares.Invalid, []string{"columns", "rows"}},
+		"no input":   {attachStart(s.id, &apipb.AttachStart{Writer: strings.Repeat("a", 32)}), ares.Invalid, []string{"has no standard input", "--stdin or --tty"}},
+		"bad writer": {attachStart(s.id, &apipb.AttachStart{Writer: "a b\n"}), ares.Invalid, []string{"start.attach.writer"}},
+		"tail":       {attachStart(s.id, &apipb.AttachStart{Writer: strings.Repeat("a", 32), TailLines: 10_001}), ares.Invalid, []string{"start.attach.tail_lines"}},
 	} {
 		s.wants(name, failure(s.begin(t.Context(), s.alice, c.first)), c.code, c.words...)
 	}
@@ -383,6 +386,10 @@ func TestSessionBadInput(t *testing.T) {
 		must(t, user.Send(&apipb.RunSessionRequest{Input: in}))
 		s.wants(name, failure(user), ares.Invalid, "input")
 	}
+}
+
+func attachStart(job string, start *apipb.AttachStart) *apipb.RunSessionRequest {
+	return &apipb.RunSessionRequest{JobId: job, Start: &apipb.SessionStart{Action: &apipb.SessionStart_Attach{Attach: start}}}
 }
 
 func TestSessionLimits(t *testing.T) {

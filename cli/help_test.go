@@ -28,6 +28,7 @@ var unrun = map[string]string{
 	"ares debug watch":          "it runs until it is interrupted",
 	"ares exec":                 "it needs a job that runs; test/e2e/scripts/testdata/sessions.txtar runs it",
 	"ares shell":                "it needs a terminal; test/e2e/scripts/testdata/sessions.txtar runs it",
+	"ares attach":               "it needs a terminal and a job with one; test/e2e/scripts/testdata/sessions.txtar runs it",
 	"ares cp":                   "it needs a job that runs; test/e2e/scripts/testdata/sessions.txtar runs it",
 	"ares forward":              "it runs until it is interrupted; test/e2e/scripts/testdata/sessions.txtar runs it",
 	"ares session get":          "it needs a recording; test/e2e/scripts/testdata/sessionrecording.txtar runs it",

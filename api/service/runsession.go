@@ -53,6 +53,8 @@ func describeSession(first *apipb.RunSessionRequest) string {
 	switch start := first.GetStart(); {
 	case start.GetForward() != nil:
 		return fmt.Sprintf("forward to port %d of rank %d", start.GetForward().GetPort(), first.GetRank())
+	case start.GetAttach() != nil:
+		return fmt.Sprintf("attach to rank %d", first.GetRank())
 	default:
 		return fmt.Sprintf("exec in rank %d", first.GetRank())
 	}
@@ -60,8 +62,8 @@ func describeSession(first *apipb.RunSessionRequest) string {
 
 // sessionTarget finds the running rank that a request names. The pipeline has checked that the caller may have a session with the job.
 func (d *Services) sessionTarget(ctx context.Context, req *apipb.RunSessionRequest) (to sessionTarget, err error) {
-	if req.GetStart().GetExec() == nil && req.GetStart().GetForward() == nil {
-		return to, ares.Errorf(ares.Invalid, "start: must say what the session does: exec or forward").At("start")
+	if req.GetStart().GetAction() == nil {
+		return to, ares.Errorf(ares.Invalid, "start: must say what the session does: exec, forward or attach").At("start")
 	}
 	snap, err := d.snapshot(ctx, req.GetJobId())
 	if err != nil {
@@ -69,6 +71,9 @@ func (d *Services) sessionTarget(ctx context.Context, req *apipb.RunSessionReque
 	}
 	if err = notRunning(&snap); err != nil {
 		return to, err
+	}
+	if req.GetStart().GetAttach() != nil && !snap.Job.IsAttachable() {
+		return to, ares.Errorf(ares.Invalid, "job %s has no standard input: submit it with --stdin or --tty, or read its output with `ares logs --follow %s`", snap.Job.ID, snap.Job.ID)
 	}
 	id, rank := snap.Job.ID, int(req.GetRank())
 	a := snap.Run.Current()

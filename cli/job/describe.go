@@ -107,6 +107,12 @@ func writeRequest(s output.Sheet, j *apipb.Job) {
 	s.Line("Command", output.CommandLine(append(slices.Clone(j.GetCommand()), j.GetArgs()...)))
 	s.Line("Image", imageText(j))
 	s.List("Mounts", mountTexts(j))
+	switch spec := j.GetSpec(); {
+	case spec.GetTty():
+		s.Line("Input", "a terminal; connect to it with ares attach")
+	case spec.GetStdin():
+		s.Line("Input", "from ares attach")
+	}
 	if j.GetSpec().GetNetwork() == ares.NetworkNone {
 		s.Line("Network", "none: only a loopback interface of its own")
 	}

@@ -99,6 +99,7 @@ of the ID, and exits with the job's exit code.`,
 	f.BoolVar(&s.follow, "follow", false, "print the job's output until it ends, and exit with its exit code")
 	s.code.add(f)
 	s.flags.add(f)
+	s.flags.addAttach(f)
 	completeConstraint(c)
 	s.out.AddOutput(c)
 	return c
@@ -273,6 +274,8 @@ type specFlags struct {
 	gang      bool
 	preempt   bool
 	mixed     bool
+	stdin     bool // with tty, only for commands with addAttach
+	tty       bool
 
 	secretEnv, secretFile []string
 	mounts                []string
@@ -312,6 +315,12 @@ var (
 		{"cluster-lost-after-seconds", "cluster_lost_after_seconds", "with --on-partition fence: time after which a job of a silent cluster runs in another one, 60 to 86400"},
 	}
 )
+
+// addAttach adds the flags for jobs to which users can write. They have other meanings for ares run.
+func (s *specFlags) addAttach(f *pflag.FlagSet) {
+	f.BoolVar(&s.stdin, "stdin", false, "give the command a standard input, to which ares attach sends")
+	f.BoolVar(&s.tty, "tty", false, "give the command a terminal, to which ares attach connects")
+}
 
 func (s *specFlags) add(f *pflag.FlagSet) {
 	s.text, s.number = map[string]*string{}, map[string]*int32{}
@@ -357,6 +366,7 @@ func (s *specFlags) apply(f *pflag.FlagSet, spec *apipb.JobSpec) error {
 		}
 	}
 	s.cpus.apply(f, spec)
+	spec.Stdin, spec.Tty = spec.GetStdin() || s.stdin, spec.GetTty() || s.tty
 	if f.Changed("max-retries") {
 		n, err := f.GetInt32("max-retries")
 		output.Must(err)

@@ -78,7 +78,7 @@ func converse(ctx context.Context, user *os.File, output <-chan string, dir, dia
 		step, text, _ := strings.Cut(line, " ")
 		switch step {
 		case "send":
-			text = strings.NewReplacer(`\n`, "\n", "^C", "\x03").Replace(text)
+			text = strings.NewReplacer(`\n`, "\n", "^C", "\x03", "^P", "\x10", "^Q", "\x11").Replace(text)
 			if _, err = user.WriteString(text); err != nil {
 				return all, err
 			}

@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 		beEcho(file)
 		return
 	}
+	if os.Getenv(countEnv) != "" {
+		beCounter()
+	}
 	os.Exit(m.Run())
 }
 
