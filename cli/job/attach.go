@@ -17,7 +17,7 @@ import (
 )
 
 const attachHelp = `Connect to the command of a running job itself: send standard input to it, and print its output,
-until it ends. The exit code is then that of the job. The job needs a standard input (ares
+until it ends. The exit code is then that of the rank. The job needs a standard input (ares
 submit --stdin) or a terminal (ares submit --tty).
 
 With a terminal, each key goes to the job, Ctrl-C too. The keys of --detach-keys leave, and the
@@ -176,7 +176,8 @@ func (a *commands) attach(ctx context.Context, c *client.Client, id string, f at
 	out := &terminalOrText{text}
 	restore := func() {}
 	input := &terminalInput{Reader: a.In}
-	o := client.AttachOptions{Rank: f.rank, Tail: f.tail, Input: input, Output: out, Notice: a.logNotice}
+	attempt := 0
+	o := client.AttachOptions{Rank: f.rank, Tail: f.tail, Input: input, Output: out, Notice: a.logNotice, Attached: func(to client.Attached) { attempt = to.Attempt }}
 	if output.IsTerminal(writerOf(a.In)) {
 		resizes := make(chan struct{})
 		o.Resizes = resizes
@@ -186,7 +187,7 @@ func (a *commands) attach(ctx context.Context, c *client.Client, id string, f at
 		}
 		go watchResize(ctx, resizes)
 		o.Attached = func(to client.Attached) {
-			if !to.Terminal {
+			if attempt = to.Attempt; !to.Terminal {
 				return
 			}
 			out.w, input.Reader = a.Out, &keyReader{r: a.In, keys: f.keys}
@@ -213,7 +214,7 @@ func (a *commands) attach(ctx context.Context, c *client.Client, id string, f at
 	case failed != nil:
 		return failed
 	}
-	return a.endOfRank(job, f.rank)
+	return a.endOfRank(job, attempt, f.rank)
 }
 
 // terminalInput is a reader that is chosen when the job is known.
@@ -237,22 +238,26 @@ func watchResize(ctx context.Context, to chan<- struct{}) {
 	}
 }
 
-// endOfRank returns the exit code of an attached user: that of the job, or of the rank if the job has not ended with it.
-func (a *commands) endOfRank(job *apipb.Job, rank int) error {
+// endOfRank returns the exit code of the rank, in the attempt to which the user was attached, as an error. The job may be retried meanwhile.
+func (a *commands) endOfRank(job *apipb.Job, attempt, rank int) error {
 	if job.GetState() == string(ares.Succeeded) {
 		return nil
 	}
-	if ares.Phase(job.GetState()).Final() {
-		output.Printf(a.Err, "ares: %s %s\n", job.GetJobId(), ending(job))
-		return &exit.Error{Code: exitCodeOf(job)}
-	}
-	output.Printf(a.Err, "ares: rank %d has ended, and the state of the job is %s: see what becomes of it with: %s job get %s\n", rank, job.GetState(), a.Invocation(), job.GetJobId())
-	if attempts := job.GetAttempts(); len(attempts) > 0 {
-		for _, seat := range attempts[len(attempts)-1].GetSeats() {
-			if int(seat.GetRank()) == rank && seat.GetOutcome() == string(ares.OutcomeSucceeded) {
-				return nil
+	end := job.GetResult()
+	for _, t := range job.GetAttempts() {
+		for _, seat := range t.GetSeats() {
+			if int(t.GetNumber()) == attempt && int(seat.GetRank()) == rank && seat.GetOutcome() != "" {
+				end = &apipb.JobResult{ExitCode: seat.GetExitCode(), Outcome: seat.GetOutcome(), Reason: seat.GetReason()}
 			}
 		}
 	}
-	return &exit.Error{Code: exit.AresFailed}
+	switch {
+	case ares.Phase(job.GetState()).Final():
+		output.Printf(a.Err, "ares: %s %s\n", job.GetJobId(), ending(job))
+	case end.GetOutcome() == string(ares.OutcomeSucceeded):
+		return nil
+	default:
+		output.Printf(a.Err, "ares: rank %d has ended, and the state of the job is %s: see what becomes of it with: %s job get %s\n", rank, job.GetState(), a.Invocation(), job.GetJobId())
+	}
+	return &exit.Error{Code: exitCodeOfResult(end)}
 }

@@ -174,8 +174,9 @@ func (s *submission) followJob(ctx context.Context, c *client.Client, id string)
 
 // exitCodeOf returns the exit code of "ares run" for a job that did not succeed. It is the job's own exit code, 128 plus
 // the number of the signal that ended it, or the code for a failure of Ares.
-func exitCodeOf(job *apipb.Job) int {
-	r := job.GetResult()
+func exitCodeOf(job *apipb.Job) int { return exitCodeOfResult(job.GetResult()) }
+
+func exitCodeOfResult(r *apipb.JobResult) int {
 	if code := int(r.GetExitCode()); code > 0 && code < 256 {
 		return code
 	}
