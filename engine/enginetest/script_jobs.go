@@ -30,9 +30,10 @@ func jobSpec(in *arguments) ares.Spec {
 	}
 	s.EditPlacement().LatencySensitive, s.AllowMixedModels = in.hasFlag("latency-sensitive"), in.hasFlag("allow-mixed-models")
 	s.EditPlacement().Network = in.text("network", "")
-	s.EditPlacement().Stdin, s.EditPlacement().TTY = in.hasFlag("stdin"), in.hasFlag("tty")
-	if p := in.number("priority", -1); p >= 0 {
-		s.Priority = &p
+	p := s.EditPlacement()
+	p.Stdin, p.TTY = in.hasFlag("stdin"), in.hasFlag("tty")
+	if level := in.number("priority", -1); level >= 0 {
+		s.Priority = &level
 	}
 	if in.hasFlag("no-gang") {
 		s.Gang = new(false)
