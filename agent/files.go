@@ -1,29 +1,17 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	"github.com/ares-scheduler/ares/agent/run"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/joblog"
 	"github.com/ares-scheduler/ares/pause"
 )
-
-// The constant `chunk` is the maximum number of log bytes in one message. A message with lines has at most one line beyond it.
-const chunk = 32 << 10
-
-// mergeChunk is the same for a reader of all ranks, for whom the server keeps chunks of many ranks at once.
-const mergeChunk = 8 << 10
-
-// lineCost is about the memory that a line needs beside its text. It counts as text, so that a message with many empty lines is not large.
-const lineCost = 100
 
 // maxStreams is the maximum number of logs that are read from this node at the same time.
 const maxStreams = 256
@@ -121,31 +109,17 @@ func (f *files) copy(ctx context.Context, r *reader, m *apipb.ServeFilesResponse
 		return problem
 	}
 	defer func() { _ = log.Close() }()
-	var match func([]byte) bool
-	if q.Grep != "" {
-		expression, err := apipb.CompileGrep(q.Grep)
-		if err != nil {
-			return err.Error()
-		}
-		match = func(line []byte) bool {
-			f.searches <- struct{}{} // the search for one line ends soon
-			defer func() { <-f.searches }()
-			return expression.Match(line)
-		}
-	}
-	if err := seek(ctx, log, q, match); err != nil {
+	query, err := q.Select(func(search func()) {
+		f.searches <- struct{}{} // the search for one line ends soon
+		defer func() { <-f.searches }()
+		search()
+	})
+	if err != nil {
 		return err.Error()
 	}
-	s := &sender{files: f, reader: r, id: m.StreamId}
-	// The first message says where the output begins, so that a reader whose stream breaks can continue there.
-	err := s.send(ctx, &apipb.ServeFilesRequest{Offset: new(log.Offset())})
-	switch {
-	case err != nil:
-	case q.Lines:
-		err = s.copyLines(ctx, log, q, match)
-	default:
-		err = s.copyBytes(ctx, log, q.Follow)
-	}
+	query.Ready = func() bool { return len(r.credit) > 0 }
+	s := &sender{files: f, reader: r, id: m.StreamId, rank: q.Rank}
+	err = log.Send(ctx, query, func(part joblog.Part) error { return s.send(ctx, part) })
 	if err != nil && ctx.Err() == nil && !errors.Is(err, errUnsent) {
 		return err.Error()
 	}
@@ -172,116 +146,32 @@ func (f *files) open(ctx context.Context, q *apipb.LogQuery) (*run.Log, string) 
 	}
 }
 
-// The function `seek` moves to the first byte that the query selects.
-func seek(ctx context.Context, log *run.Log, q *apipb.LogQuery, match func([]byte) bool) error {
-	first, end, err := log.Bounds()
-	if err != nil {
-		return err
-	}
-	log.SeekTo(first)
-	if q.Offset != nil {
-		log.SeekTo(max(first, q.GetOffset()))
-		return nil
-	}
-	if q.TailBytes > 0 {
-		log.SeekTo(max(first, end-q.TailBytes))
-	}
-	if q.Since != nil {
-		if err := log.Since(q.Since.AsTime()); err != nil {
-			return err
-		}
-	}
-	if q.TailLines == nil {
-		return nil
-	}
-	if match != nil {
-		return log.TailMatching(ctx, int(q.GetTailLines()), match)
-	}
-	since := log.Offset()
-	if err := log.Tail(int(q.GetTailLines())); err != nil {
-		return err
-	}
-	log.SeekTo(max(since, log.Offset()))
-	return nil
-}
-
 // The type `sender` sends one log to a server.
 type sender struct {
 	files  *files
 	reader *reader
 	id     int64
+	rank   int32
 }
 
 // errUnsent is the error of a message that could not be sent, because the reader or the server is gone.
 var errUnsent = errors.New("the stream to the server is broken")
 
 // The method `send` waits until the server allows another message, and sends it.
-func (s *sender) send(ctx context.Context, m *apipb.ServeFilesRequest) error {
+func (s *sender) send(ctx context.Context, part joblog.Part) error {
 	select {
 	case <-s.reader.credit:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	m.StreamId = s.id
+	m := &apipb.ServeFilesRequest{StreamId: s.id, Data: part.Data, Offset: part.Offset, CompleteUntil: apipb.Timestamp(part.CompleteUntil)}
+	for i := range part.Lines {
+		m.Lines = append(m.Lines, apipb.NewLogLine(s.rank, &part.Lines[i]))
+	}
 	if s.files.send(m) != nil {
 		return errUnsent
 	}
 	return nil
-}
-
-// copyBytes sends the output as it is.
-func (s *sender) copyBytes(ctx context.Context, log *run.Log, follow bool) error {
-	buf := make([]byte, chunk)
-	for {
-		n, err := log.Next(ctx, buf, follow)
-		if n > 0 {
-			if err := s.send(ctx, &apipb.ServeFilesRequest{Data: bytes.Clone(buf[:n]), Offset: new(log.Offset())}); err != nil {
-				return err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// copyLines sends the output line by line, with times.
-func (s *sender) copyLines(ctx context.Context, log *run.Log, q *apipb.LogQuery, match func([]byte) bool) error {
-	o := run.LineOptions{Follow: q.Follow, Match: match}
-	if q.Merge {
-		o.Idle = func(until time.Time) error {
-			if len(s.reader.credit) == 0 {
-				return nil // the server has not processed earlier messages yet
-			}
-			return s.send(ctx, &apipb.ServeFilesRequest{CompleteUntil: timestamppb.New(until)})
-		}
-	}
-	most := chunk
-	if q.Merge {
-		most = mergeChunk
-	}
-	return log.ReadLines(ctx, o, func(lines []run.Line) error {
-		m, size := &apipb.ServeFilesRequest{}, 0
-		for i, line := range lines {
-			sent := &apipb.LogLine{Rank: q.Rank, Data: bytes.Clone(line.Data), Offset: line.End, Continued: line.Continued}
-			if !line.Time.IsZero() {
-				sent.Time = timestamppb.New(line.Time)
-			}
-			m.Lines, size = append(m.Lines, sent), size+len(line.Data)+lineCost
-			if size < most && i < len(lines)-1 {
-				continue
-			}
-			m.Offset = new(line.End)
-			if err := s.send(ctx, m); err != nil {
-				return err
-			}
-			m, size = &apipb.ServeFilesRequest{}, 0
-		}
-		return nil
-	})
 }
 
 func (f *files) end(id int64, problem string) {

@@ -11,6 +11,7 @@ var layers = map[string]int{
 	"pause":      0, // waits that a context can cut short
 	"loopback":   0, // addresses that cannot leave this machine
 	"asciicast":  0, // the format of recorded sessions; the server writes it and the command line plays it
+	"joblog":     0, // how the output of a rank is read, on its node and where it is stored
 	"apipb":      1, // the wire contract; store and api both use it
 	"secret":     1, // encryption of secrets; its keys are outside the store
 	"audit":      1, // the hash-chained audit log; history stores its entries too
@@ -24,6 +25,7 @@ var layers = map[string]int{
 	"notify":     2, // alerts by webhook and mail
 	"rediscache": 2, // the optional Redis cache
 	"objects":    2, // the code of jobs, in chunks named by their content; recordings of sessions
+	"objects":    2, // the code of jobs, in chunks named by their content, and the output of ended jobs
 	"metrics":    3, // the metrics of a scheduler that owns an engine.State: the server, and the Kubernetes scheduler
 	"auth":       3, // authentication: tokens, OIDC
 	"control":    3,

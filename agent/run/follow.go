@@ -18,6 +18,9 @@ import (
 // that prints all the time wakes its followers 100 times a second at most.
 const batchTime = 10 * time.Millisecond
 
+// followPause is the longest time after which a follower checks for more output.
+const followPause = 100 * time.Millisecond
+
 // maxWatches is the number of followers of this node that the kernel wakes. By default, all programs of one user, such as root, share 128
 // instances of inotify.
 const maxWatches = 16
@@ -31,8 +34,8 @@ type follower struct {
 	last    time.Time // when it was woken
 }
 
-// The method `watch` lets the kernel note changes from now on.
-func (l *Log) watch() {
+// Watch implements joblog.Waiter: it lets the kernel note changes from now on.
+func (l *logFiles) Watch() {
 	f := &l.follow
 	if f.tried {
 		return
@@ -48,7 +51,7 @@ func (l *Log) watch() {
 }
 
 // openWatch returns nil if inotify does not work.
-func (l *Log) openWatch() *os.File {
+func (l *logFiles) openWatch() *os.File {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil
@@ -66,8 +69,8 @@ func (l *Log) openWatch() *os.File {
 	return os.NewFile(uintptr(fd), "inotify")
 }
 
-// The method `rest` waits until there may be more output.
-func (l *Log) rest(ctx context.Context) error {
+// Wait implements joblog.Waiter.
+func (l *logFiles) Wait(ctx context.Context) error {
 	f := &l.follow
 	if f.file == nil {
 		pause.For(ctx, followPause)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode"
@@ -165,7 +166,7 @@ func FuzzLog(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer root.Close()
-		l := &Log{root: root}
+		l := newLog(root, follower{watches: new(atomic.Int32)})
 		if got := drainLog(t.Context(), t, l, false); got != string(whole[first:]) || l.Offset() != int64(len(whole)) {
 			t.Fatalf("%q is read as %q, up to %d", whole[first:], got, l.Offset())
 		}

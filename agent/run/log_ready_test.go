@@ -36,7 +36,7 @@ func TestLogOfASeatThatIsNotReady(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l.ended() {
+	if l.Source().Ended() {
 		t.Error("the log of a seat that is about to start has ended")
 	}
 	if err := errors.Join(l.Close(), lock.Close()); err != nil {

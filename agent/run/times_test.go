@@ -12,16 +12,18 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
+	"github.com/ares-scheduler/ares/joblog"
 )
 
 // readLines returns the lines of a log from its current offset.
-func readLines(ctx context.Context, t *testing.T, l *Log, o LineOptions) (lines []Line) {
+func readLines(ctx context.Context, t *testing.T, l *Log, o joblog.LineOptions) (lines []joblog.Line) {
 	t.Helper()
-	if err := l.ReadLines(ctx, o, func(part []Line) error {
+	if err := l.ReadLines(ctx, o, func(part []joblog.Line) error {
 		for _, line := range part {
 			line.Data = append([]byte(nil), line.Data...)
 			lines = append(lines, line)
@@ -74,7 +76,7 @@ func TestLogTimes(t *testing.T) {
 		t.Fatal(err)
 	}
 	log = w.openLog(spec.Key)
-	lines := readLines(w.ctx, t, log, LineOptions{Follow: true})
+	lines := readLines(w.ctx, t, log, joblog.LineOptions{Follow: true})
 	if len(lines) != 3 || string(lines[0].Data) != "first" || string(lines[1].Data) != "second" || string(lines[2].Data) != "third" || lines[2].End != 19 {
 		t.Fatalf("lines %+v", lines)
 	}
@@ -101,7 +103,7 @@ func TestLogTimes(t *testing.T) {
 		if err := log.TailMatching(w.ctx, n, regexp.MustCompile("t|c").Match); err != nil {
 			t.Fatal(err)
 		}
-		got := readLines(w.ctx, t, log, LineOptions{Match: regexp.MustCompile("t|c").Match})
+		got := readLines(w.ctx, t, log, joblog.LineOptions{Match: regexp.MustCompile("t|c").Match})
 		if len(got) != n || n > 0 && string(got[0].Data) != want {
 			t.Errorf("the last %d matching lines are %+v", n, got)
 		}
@@ -125,7 +127,7 @@ func fakeLog(t *testing.T, files map[string][]byte) *Log {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = root.Close() })
-	return &Log{root: root}
+	return newLog(root, follower{watches: new(atomic.Int32)})
 }
 
 // TestBadLogIndex checks that output is read in full whatever its index says, and that times never decrease and never lie in the future.
@@ -169,7 +171,7 @@ func TestBadLogIndex(t *testing.T) {
 				files[seat.IndexName(0)] = c.index
 			}
 			l := fakeLog(t, files)
-			lines := readLines(t.Context(), t, l, LineOptions{})
+			lines := readLines(t.Context(), t, l, joblog.LineOptions{})
 			if len(lines) != 3 || string(lines[0].Data) != "one" || string(lines[1].Data) != "two" || string(lines[2].Data) != "three" {
 				t.Fatalf("lines %+v", lines)
 			}
@@ -188,10 +190,10 @@ func TestBadLogIndex(t *testing.T) {
 		})
 	}
 	l := fakeLog(t, map[string][]byte{seat.LogName(0): []byte(text)})
-	if err := syscall.Mkfifo(filepath.Join(l.root.Name(), seat.IndexName(0)), 0o600); err != nil {
+	if err := syscall.Mkfifo(filepath.Join(l.Source().(*logFiles).root.Name(), seat.IndexName(0)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if lines := readLines(t.Context(), t, l, LineOptions{}); len(lines) != 3 || !lines[0].Time.IsZero() {
+	if lines := readLines(t.Context(), t, l, joblog.LineOptions{}); len(lines) != 3 || !lines[0].Time.IsZero() {
 		t.Errorf("with a pipe as the index: %+v", lines)
 	}
 }
@@ -205,14 +207,14 @@ func TestLongLines(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"endless": strings.Repeat("x", 1<<20), "garbage": string(garbage), "empty lines": strings.Repeat("\n", 100_000),
-		"exact": strings.Repeat("y", MaxLine) + "\n" + strings.Repeat("z", MaxLine-1) + "\nend",
+		"exact": strings.Repeat("y", joblog.MaxLine) + "\n" + strings.Repeat("z", joblog.MaxLine-1) + "\nend",
 	} {
 		t.Run(name, func(t *testing.T) {
 			half := len(text) / 2
 			l := fakeLog(t, map[string][]byte{seat.LogName(0): []byte(text[:half]), seat.LogName(int64(half)): []byte(text[half:])})
 			var got strings.Builder
-			for _, line := range readLines(t.Context(), t, l, LineOptions{}) {
-				if len(line.Data) > MaxLine {
+			for _, line := range readLines(t.Context(), t, l, joblog.LineOptions{}) {
+				if len(line.Data) > joblog.MaxLine {
 					t.Fatalf("a line of %d bytes", len(line.Data))
 				}
 				got.Write(line.Data)

@@ -1,6 +1,4 @@
-//go:build linux
-
-package run
+package joblog
 
 import (
 	"bytes"
@@ -8,8 +6,6 @@ import (
 	"errors"
 	"io"
 	"time"
-
-	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
 // MaxLine is the maximum length of a Line. A longer line is read in several parts.
@@ -90,7 +86,7 @@ type splitter struct {
 }
 
 // The method `add` adds output at an offset with the records of its times.
-func (s *splitter) add(b []byte, at int64, stamps []seat.Stamp) {
+func (s *splitter) add(b []byte, at int64, stamps []Stamp) {
 	if at != s.end && len(s.pending) > s.used { // a rotation has deleted the rest of the line
 		s.cut(len(s.pending), false)
 	}
