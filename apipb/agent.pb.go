@@ -2339,6 +2339,355 @@ func (x *FetchCodeResponse) GetChunks() [][]byte {
 	return nil
 }
 
+type StoreLogsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           *SessionRef            `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Logs          []*StoredLog           `protobuf:"bytes,2,rep,name=logs,proto3" json:"logs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreLogsRequest) Reset() {
+	*x = StoreLogsRequest{}
+	mi := &file_apipb_agent_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreLogsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreLogsRequest) ProtoMessage() {}
+
+func (x *StoreLogsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreLogsRequest.ProtoReflect.Descriptor instead.
+func (*StoreLogsRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *StoreLogsRequest) GetRef() *SessionRef {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+func (x *StoreLogsRequest) GetLogs() []*StoredLog {
+	if x != nil {
+		return x.Logs
+	}
+	return nil
+}
+
+// StoredLog is the output of one ended rank, or a part of it.
+type StoredLog struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Seat  *SeatRef               `protobuf:"bytes,1,opt,name=seat,proto3" json:"seat,omitempty"`
+	// All files of the output, in order, even if only some of their content is sent.
+	Files         []*LogFile `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoredLog) Reset() {
+	*x = StoredLog{}
+	mi := &file_apipb_agent_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoredLog) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoredLog) ProtoMessage() {}
+
+func (x *StoredLog) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoredLog.ProtoReflect.Descriptor instead.
+func (*StoredLog) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *StoredLog) GetSeat() *SeatRef {
+	if x != nil {
+		return x.Seat
+	}
+	return nil
+}
+
+func (x *StoredLog) GetFiles() []*LogFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+// LogFile is a file of output. After a rotation, a rank has two of them.
+type LogFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The offset of its first byte in the output.
+	Start         int64                  `protobuf:"varint,1,opt,name=start,proto3" json:"start,omitempty"`
+	Size          int64                  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	ChangedAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
+	Pieces        []*LogPiece            `protobuf:"bytes,4,rep,name=pieces,proto3" json:"pieces,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogFile) Reset() {
+	*x = LogFile{}
+	mi := &file_apipb_agent_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogFile) ProtoMessage() {}
+
+func (x *LogFile) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogFile.ProtoReflect.Descriptor instead.
+func (*LogFile) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *LogFile) GetStart() int64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *LogFile) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *LogFile) GetChangedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ChangedAt
+	}
+	return nil
+}
+
+func (x *LogFile) GetPieces() []*LogPiece {
+	if x != nil {
+		return x.Pieces
+	}
+	return nil
+}
+
+// LogPiece is some of the content of a file. Pieces are never empty.
+type LogPiece struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The offset of its first byte in the output.
+	Offset int64 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	// Its size before compression.
+	Size int32 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	// Compressed with Zstandard.
+	Data []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	// The times at which it was written, in the encoding of package joblog.
+	Times         []byte `protobuf:"bytes,4,opt,name=times,proto3" json:"times,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogPiece) Reset() {
+	*x = LogPiece{}
+	mi := &file_apipb_agent_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogPiece) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogPiece) ProtoMessage() {}
+
+func (x *LogPiece) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogPiece.ProtoReflect.Descriptor instead.
+func (*LogPiece) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *LogPiece) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *LogPiece) GetSize() int32 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *LogPiece) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *LogPiece) GetTimes() []byte {
+	if x != nil {
+		return x.Times
+	}
+	return nil
+}
+
+type StoreLogsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each log of the request.
+	Results       []*StoreLogResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreLogsResponse) Reset() {
+	*x = StoreLogsResponse{}
+	mi := &file_apipb_agent_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreLogsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreLogsResponse) ProtoMessage() {}
+
+func (x *StoreLogsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreLogsResponse.ProtoReflect.Descriptor instead.
+func (*StoreLogsResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *StoreLogsResponse) GetResults() []*StoreLogResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+// StoreLogResult says what became of one log. If both fields are empty, it is stored.
+type StoreLogResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why it will never be stored.
+	Refused string `protobuf:"bytes,1,opt,name=refused,proto3" json:"refused,omitempty"`
+	// The server does not know yet that the rank has ended: send it again later.
+	Later         bool `protobuf:"varint,2,opt,name=later,proto3" json:"later,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreLogResult) Reset() {
+	*x = StoreLogResult{}
+	mi := &file_apipb_agent_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreLogResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreLogResult) ProtoMessage() {}
+
+func (x *StoreLogResult) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreLogResult.ProtoReflect.Descriptor instead.
+func (*StoreLogResult) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *StoreLogResult) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
+func (x *StoreLogResult) GetLater() bool {
+	if x != nil {
+		return x.Later
+	}
+	return false
+}
+
 type ServeFilesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Set in the first message; later messages contain data.
@@ -2361,7 +2710,7 @@ type ServeFilesRequest struct {
 
 func (x *ServeFilesRequest) Reset() {
 	*x = ServeFilesRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[36]
+	mi := &file_apipb_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2373,7 +2722,7 @@ func (x *ServeFilesRequest) String() string {
 func (*ServeFilesRequest) ProtoMessage() {}
 
 func (x *ServeFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[36]
+	mi := &file_apipb_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2386,7 +2735,7 @@ func (x *ServeFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeFilesRequest.ProtoReflect.Descriptor instead.
 func (*ServeFilesRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{36}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ServeFilesRequest) GetRef() *SessionRef {
@@ -2463,7 +2812,7 @@ type ServeFilesResponse struct {
 
 func (x *ServeFilesResponse) Reset() {
 	*x = ServeFilesResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[37]
+	mi := &file_apipb_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2475,7 +2824,7 @@ func (x *ServeFilesResponse) String() string {
 func (*ServeFilesResponse) ProtoMessage() {}
 
 func (x *ServeFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[37]
+	mi := &file_apipb_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2488,7 +2837,7 @@ func (x *ServeFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeFilesResponse.ProtoReflect.Descriptor instead.
 func (*ServeFilesResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{37}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ServeFilesResponse) GetStreamId() int64 {
@@ -2541,7 +2890,7 @@ type SessionOffer struct {
 
 func (x *SessionOffer) Reset() {
 	*x = SessionOffer{}
-	mi := &file_apipb_agent_proto_msgTypes[38]
+	mi := &file_apipb_agent_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2553,7 +2902,7 @@ func (x *SessionOffer) String() string {
 func (*SessionOffer) ProtoMessage() {}
 
 func (x *SessionOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[38]
+	mi := &file_apipb_agent_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2566,7 +2915,7 @@ func (x *SessionOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOffer.ProtoReflect.Descriptor instead.
 func (*SessionOffer) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{38}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SessionOffer) GetTicket() []byte {
@@ -2604,7 +2953,7 @@ type JoinSessionRequest struct {
 
 func (x *JoinSessionRequest) Reset() {
 	*x = JoinSessionRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[39]
+	mi := &file_apipb_agent_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +2965,7 @@ func (x *JoinSessionRequest) String() string {
 func (*JoinSessionRequest) ProtoMessage() {}
 
 func (x *JoinSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[39]
+	mi := &file_apipb_agent_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +2978,7 @@ func (x *JoinSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinSessionRequest.ProtoReflect.Descriptor instead.
 func (*JoinSessionRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{39}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *JoinSessionRequest) GetRef() *SessionRef {
@@ -2672,7 +3021,7 @@ type JoinSessionResponse struct {
 
 func (x *JoinSessionResponse) Reset() {
 	*x = JoinSessionResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[40]
+	mi := &file_apipb_agent_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2684,7 +3033,7 @@ func (x *JoinSessionResponse) String() string {
 func (*JoinSessionResponse) ProtoMessage() {}
 
 func (x *JoinSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[40]
+	mi := &file_apipb_agent_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2697,7 +3046,7 @@ func (x *JoinSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinSessionResponse.ProtoReflect.Descriptor instead.
 func (*JoinSessionResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{40}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *JoinSessionResponse) GetStart() *SessionStart {
@@ -2738,7 +3087,7 @@ type LogQuery struct {
 
 func (x *LogQuery) Reset() {
 	*x = LogQuery{}
-	mi := &file_apipb_agent_proto_msgTypes[41]
+	mi := &file_apipb_agent_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2750,7 +3099,7 @@ func (x *LogQuery) String() string {
 func (*LogQuery) ProtoMessage() {}
 
 func (x *LogQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[41]
+	mi := &file_apipb_agent_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2763,7 +3112,7 @@ func (x *LogQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogQuery.ProtoReflect.Descriptor instead.
 func (*LogQuery) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{41}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *LogQuery) GetJobId() string {
@@ -3027,7 +3376,30 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefB\x06\xbaH\x03\xc8\x01\x01R\x04seat\"G\n" +
 	"\x11FetchCodeResponse\x12\x1a\n" +
 	"\bsnapshot\x18\x01 \x01(\fR\bsnapshot\x12\x16\n" +
-	"\x06chunks\x18\x02 \x03(\fR\x06chunks\"\xa6\x02\n" +
+	"\x06chunks\x18\x02 \x03(\fR\x06chunks\"l\n" +
+	"\x10StoreLogsRequest\x12%\n" +
+	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x121\n" +
+	"\x04logs\x18\x02 \x03(\v2\x12.ares.v1.StoredLogB\t\xbaH\x06\x92\x01\x03\x10\x80\bR\x04logs\"k\n" +
+	"\tStoredLog\x12,\n" +
+	"\x04seat\x18\x01 \x01(\v2\x10.ares.v1.SeatRefB\x06\xbaH\x03\xc8\x01\x01R\x04seat\x120\n" +
+	"\x05files\x18\x02 \x03(\v2\x10.ares.v1.LogFileB\b\xbaH\x05\x92\x01\x02\x10\x10R\x05files\"\xb6\x01\n" +
+	"\aLogFile\x12\x1d\n" +
+	"\x05start\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05start\x12\x1b\n" +
+	"\x04size\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04size\x129\n" +
+	"\n" +
+	"changed_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tchangedAt\x124\n" +
+	"\x06pieces\x18\x04 \x03(\v2\x11.ares.v1.LogPieceB\t\xbaH\x06\x92\x01\x03\x10\x80\bR\x06pieces\"\x91\x01\n" +
+	"\bLogPiece\x12\x1f\n" +
+	"\x06offset\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12\x1f\n" +
+	"\x04size\x18\x02 \x01(\x05B\v\xbaH\b\x1a\x06\x18\x80\x80@ \x00R\x04size\x12!\n" +
+	"\x04data\x18\x03 \x01(\fB\r\xbaH\az\x05\x18\x80\x80\x80\x01\x80\x01\x01R\x04data\x12 \n" +
+	"\x05times\x18\x04 \x01(\fB\n" +
+	"\xbaH\az\x05\x18\x80\x80\x80\x01R\x05times\"F\n" +
+	"\x11StoreLogsResponse\x121\n" +
+	"\aresults\x18\x01 \x03(\v2\x17.ares.v1.StoreLogResultR\aresults\"@\n" +
+	"\x0eStoreLogResult\x12\x18\n" +
+	"\arefused\x18\x01 \x01(\tR\arefused\x12\x14\n" +
+	"\x05later\x18\x02 \x01(\bR\x05later\"\xa6\x02\n" +
 	"\x11ServeFilesRequest\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\x03R\bstreamId\x12\x12\n" +
@@ -3073,7 +3445,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	" \x01(\bR\x05lines\x12\x14\n" +
 	"\x05merge\x18\v \x01(\bR\x05mergeB\r\n" +
 	"\v_tail_linesB\t\n" +
-	"\a_offset2\xc3\t\n" +
+	"\a_offset2\x87\n" +
+	"\n" +
 	"\fAgentService\x12H\n" +
 	"\vOpenSession\x12\x1b.ares.v1.OpenSessionRequest\x1a\x1c.ares.v1.OpenSessionResponse\x12K\n" +
 	"\fRenewSession\x12\x1c.ares.v1.RenewSessionRequest\x1a\x1d.ares.v1.RenewSessionResponse\x12E\n" +
@@ -3093,7 +3466,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\fFetchSecrets\x12\x1c.ares.v1.FetchSecretsRequest\x1a\x1d.ares.v1.FetchSecretsResponse\x12D\n" +
 	"\tFetchCode\x12\x19.ares.v1.FetchCodeRequest\x1a\x1a.ares.v1.FetchCodeResponse0\x01\x12I\n" +
 	"\n" +
-	"ServeFiles\x12\x1a.ares.v1.ServeFilesRequest\x1a\x1b.ares.v1.ServeFilesResponse(\x010\x01\x12L\n" +
+	"ServeFiles\x12\x1a.ares.v1.ServeFilesRequest\x1a\x1b.ares.v1.ServeFilesResponse(\x010\x01\x12B\n" +
+	"\tStoreLogs\x12\x19.ares.v1.StoreLogsRequest\x1a\x1a.ares.v1.StoreLogsResponse\x12L\n" +
 	"\vJoinSession\x12\x1b.ares.v1.JoinSessionRequest\x1a\x1c.ares.v1.JoinSessionResponse(\x010\x01B&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
 
 var (
@@ -3108,7 +3482,7 @@ func file_apipb_agent_proto_rawDescGZIP() []byte {
 	return file_apipb_agent_proto_rawDescData
 }
 
-var file_apipb_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_apipb_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_apipb_agent_proto_goTypes = []any{
 	(*NodeInfo)(nil),                 // 0: ares.v1.NodeInfo
 	(*DeviceInfo)(nil),               // 1: ares.v1.DeviceInfo
@@ -3146,31 +3520,37 @@ var file_apipb_agent_proto_goTypes = []any{
 	(*SeatSecret)(nil),               // 33: ares.v1.SeatSecret
 	(*FetchCodeRequest)(nil),         // 34: ares.v1.FetchCodeRequest
 	(*FetchCodeResponse)(nil),        // 35: ares.v1.FetchCodeResponse
-	(*ServeFilesRequest)(nil),        // 36: ares.v1.ServeFilesRequest
-	(*ServeFilesResponse)(nil),       // 37: ares.v1.ServeFilesResponse
-	(*SessionOffer)(nil),             // 38: ares.v1.SessionOffer
-	(*JoinSessionRequest)(nil),       // 39: ares.v1.JoinSessionRequest
-	(*JoinSessionResponse)(nil),      // 40: ares.v1.JoinSessionResponse
-	(*LogQuery)(nil),                 // 41: ares.v1.LogQuery
-	nil,                              // 42: ares.v1.NodeInfo.LabelsEntry
-	(*LinkRow)(nil),                  // 43: ares.v1.LinkRow
-	(*NumaNode)(nil),                 // 44: ares.v1.NumaNode
-	(*Taint)(nil),                    // 45: ares.v1.Taint
-	(*timestamppb.Timestamp)(nil),    // 46: google.protobuf.Timestamp
-	(*JobSpec)(nil),                  // 47: ares.v1.JobSpec
-	(*LogLine)(nil),                  // 48: ares.v1.LogLine
-	(*SessionOutput)(nil),            // 49: ares.v1.SessionOutput
-	(*SessionStart)(nil),             // 50: ares.v1.SessionStart
-	(*SessionInput)(nil),             // 51: ares.v1.SessionInput
+	(*StoreLogsRequest)(nil),         // 36: ares.v1.StoreLogsRequest
+	(*StoredLog)(nil),                // 37: ares.v1.StoredLog
+	(*LogFile)(nil),                  // 38: ares.v1.LogFile
+	(*LogPiece)(nil),                 // 39: ares.v1.LogPiece
+	(*StoreLogsResponse)(nil),        // 40: ares.v1.StoreLogsResponse
+	(*StoreLogResult)(nil),           // 41: ares.v1.StoreLogResult
+	(*ServeFilesRequest)(nil),        // 42: ares.v1.ServeFilesRequest
+	(*ServeFilesResponse)(nil),       // 43: ares.v1.ServeFilesResponse
+	(*SessionOffer)(nil),             // 44: ares.v1.SessionOffer
+	(*JoinSessionRequest)(nil),       // 45: ares.v1.JoinSessionRequest
+	(*JoinSessionResponse)(nil),      // 46: ares.v1.JoinSessionResponse
+	(*LogQuery)(nil),                 // 47: ares.v1.LogQuery
+	nil,                              // 48: ares.v1.NodeInfo.LabelsEntry
+	(*LinkRow)(nil),                  // 49: ares.v1.LinkRow
+	(*NumaNode)(nil),                 // 50: ares.v1.NumaNode
+	(*Taint)(nil),                    // 51: ares.v1.Taint
+	(*timestamppb.Timestamp)(nil),    // 52: google.protobuf.Timestamp
+	(*JobSpec)(nil),                  // 53: ares.v1.JobSpec
+	(*LogLine)(nil),                  // 54: ares.v1.LogLine
+	(*SessionOutput)(nil),            // 55: ares.v1.SessionOutput
+	(*SessionStart)(nil),             // 56: ares.v1.SessionStart
+	(*SessionInput)(nil),             // 57: ares.v1.SessionInput
 }
 var file_apipb_agent_proto_depIdxs = []int32{
 	1,  // 0: ares.v1.NodeInfo.devices:type_name -> ares.v1.DeviceInfo
-	43, // 1: ares.v1.NodeInfo.links:type_name -> ares.v1.LinkRow
-	42, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
-	44, // 3: ares.v1.NodeInfo.numa:type_name -> ares.v1.NumaNode
-	45, // 4: ares.v1.NodeInfo.taints:type_name -> ares.v1.Taint
+	49, // 1: ares.v1.NodeInfo.links:type_name -> ares.v1.LinkRow
+	48, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
+	50, // 3: ares.v1.NodeInfo.numa:type_name -> ares.v1.NumaNode
+	51, // 4: ares.v1.NodeInfo.taints:type_name -> ares.v1.Taint
 	0,  // 5: ares.v1.OpenSessionRequest.node:type_name -> ares.v1.NodeInfo
-	46, // 6: ares.v1.OpenSessionRequest.wall_clock:type_name -> google.protobuf.Timestamp
+	52, // 6: ares.v1.OpenSessionRequest.wall_clock:type_name -> google.protobuf.Timestamp
 	4,  // 7: ares.v1.RenewSessionRequest.ref:type_name -> ares.v1.SessionRef
 	4,  // 8: ares.v1.UpdateNodeRequest.ref:type_name -> ares.v1.SessionRef
 	0,  // 9: ares.v1.UpdateNodeRequest.node:type_name -> ares.v1.NodeInfo
@@ -3178,13 +3558,13 @@ var file_apipb_agent_proto_depIdxs = []int32{
 	4,  // 11: ares.v1.WatchSeatsRequest.ref:type_name -> ares.v1.SessionRef
 	13, // 12: ares.v1.WatchSeatsResponse.seats:type_name -> ares.v1.SeatOrder
 	15, // 13: ares.v1.SeatOrder.seat:type_name -> ares.v1.SeatRef
-	47, // 14: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
+	53, // 14: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
 	14, // 15: ares.v1.SeatOrder.shares:type_name -> ares.v1.DeviceShare
-	46, // 16: ares.v1.SeatOrder.checkpointed_at:type_name -> google.protobuf.Timestamp
+	52, // 16: ares.v1.SeatOrder.checkpointed_at:type_name -> google.protobuf.Timestamp
 	4,  // 17: ares.v1.ClaimSeatRequest.ref:type_name -> ares.v1.SessionRef
 	15, // 18: ares.v1.ClaimSeatRequest.seat:type_name -> ares.v1.SeatRef
-	46, // 19: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
-	46, // 20: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
+	52, // 19: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
+	52, // 20: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
 	4,  // 21: ares.v1.FinishSeatRequest.ref:type_name -> ares.v1.SessionRef
 	15, // 22: ares.v1.FinishSeatRequest.seat:type_name -> ares.v1.SeatRef
 	18, // 23: ares.v1.FinishSeatRequest.result:type_name -> ares.v1.RankResult
@@ -3202,55 +3582,64 @@ var file_apipb_agent_proto_depIdxs = []int32{
 	33, // 35: ares.v1.FetchSecretsResponse.secrets:type_name -> ares.v1.SeatSecret
 	4,  // 36: ares.v1.FetchCodeRequest.ref:type_name -> ares.v1.SessionRef
 	15, // 37: ares.v1.FetchCodeRequest.seat:type_name -> ares.v1.SeatRef
-	4,  // 38: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
-	48, // 39: ares.v1.ServeFilesRequest.lines:type_name -> ares.v1.LogLine
-	46, // 40: ares.v1.ServeFilesRequest.complete_until:type_name -> google.protobuf.Timestamp
-	41, // 41: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
-	38, // 42: ares.v1.ServeFilesResponse.session:type_name -> ares.v1.SessionOffer
-	15, // 43: ares.v1.SessionOffer.seat:type_name -> ares.v1.SeatRef
-	4,  // 44: ares.v1.JoinSessionRequest.ref:type_name -> ares.v1.SessionRef
-	15, // 45: ares.v1.JoinSessionRequest.seat:type_name -> ares.v1.SeatRef
-	49, // 46: ares.v1.JoinSessionRequest.output:type_name -> ares.v1.SessionOutput
-	50, // 47: ares.v1.JoinSessionResponse.start:type_name -> ares.v1.SessionStart
-	51, // 48: ares.v1.JoinSessionResponse.input:type_name -> ares.v1.SessionInput
-	46, // 49: ares.v1.LogQuery.since:type_name -> google.protobuf.Timestamp
-	2,  // 50: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
-	5,  // 51: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
-	7,  // 52: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
-	9,  // 53: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
-	11, // 54: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
-	16, // 55: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
-	19, // 56: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
-	21, // 57: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
-	23, // 58: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
-	25, // 59: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
-	27, // 60: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
-	29, // 61: ares.v1.AgentService.ReportCheckpoint:input_type -> ares.v1.ReportCheckpointRequest
-	31, // 62: ares.v1.AgentService.FetchSecrets:input_type -> ares.v1.FetchSecretsRequest
-	34, // 63: ares.v1.AgentService.FetchCode:input_type -> ares.v1.FetchCodeRequest
-	36, // 64: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
-	39, // 65: ares.v1.AgentService.JoinSession:input_type -> ares.v1.JoinSessionRequest
-	3,  // 66: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
-	6,  // 67: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
-	8,  // 68: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
-	10, // 69: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
-	12, // 70: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
-	17, // 71: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
-	20, // 72: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
-	22, // 73: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
-	24, // 74: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
-	26, // 75: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
-	28, // 76: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
-	30, // 77: ares.v1.AgentService.ReportCheckpoint:output_type -> ares.v1.ReportCheckpointResponse
-	32, // 78: ares.v1.AgentService.FetchSecrets:output_type -> ares.v1.FetchSecretsResponse
-	35, // 79: ares.v1.AgentService.FetchCode:output_type -> ares.v1.FetchCodeResponse
-	37, // 80: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
-	40, // 81: ares.v1.AgentService.JoinSession:output_type -> ares.v1.JoinSessionResponse
-	66, // [66:82] is the sub-list for method output_type
-	50, // [50:66] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	4,  // 38: ares.v1.StoreLogsRequest.ref:type_name -> ares.v1.SessionRef
+	37, // 39: ares.v1.StoreLogsRequest.logs:type_name -> ares.v1.StoredLog
+	15, // 40: ares.v1.StoredLog.seat:type_name -> ares.v1.SeatRef
+	38, // 41: ares.v1.StoredLog.files:type_name -> ares.v1.LogFile
+	52, // 42: ares.v1.LogFile.changed_at:type_name -> google.protobuf.Timestamp
+	39, // 43: ares.v1.LogFile.pieces:type_name -> ares.v1.LogPiece
+	41, // 44: ares.v1.StoreLogsResponse.results:type_name -> ares.v1.StoreLogResult
+	4,  // 45: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
+	54, // 46: ares.v1.ServeFilesRequest.lines:type_name -> ares.v1.LogLine
+	52, // 47: ares.v1.ServeFilesRequest.complete_until:type_name -> google.protobuf.Timestamp
+	47, // 48: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
+	44, // 49: ares.v1.ServeFilesResponse.session:type_name -> ares.v1.SessionOffer
+	15, // 50: ares.v1.SessionOffer.seat:type_name -> ares.v1.SeatRef
+	4,  // 51: ares.v1.JoinSessionRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 52: ares.v1.JoinSessionRequest.seat:type_name -> ares.v1.SeatRef
+	55, // 53: ares.v1.JoinSessionRequest.output:type_name -> ares.v1.SessionOutput
+	56, // 54: ares.v1.JoinSessionResponse.start:type_name -> ares.v1.SessionStart
+	57, // 55: ares.v1.JoinSessionResponse.input:type_name -> ares.v1.SessionInput
+	52, // 56: ares.v1.LogQuery.since:type_name -> google.protobuf.Timestamp
+	2,  // 57: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
+	5,  // 58: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
+	7,  // 59: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
+	9,  // 60: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
+	11, // 61: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
+	16, // 62: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
+	19, // 63: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
+	21, // 64: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
+	23, // 65: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
+	25, // 66: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
+	27, // 67: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
+	29, // 68: ares.v1.AgentService.ReportCheckpoint:input_type -> ares.v1.ReportCheckpointRequest
+	31, // 69: ares.v1.AgentService.FetchSecrets:input_type -> ares.v1.FetchSecretsRequest
+	34, // 70: ares.v1.AgentService.FetchCode:input_type -> ares.v1.FetchCodeRequest
+	42, // 71: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
+	36, // 72: ares.v1.AgentService.StoreLogs:input_type -> ares.v1.StoreLogsRequest
+	45, // 73: ares.v1.AgentService.JoinSession:input_type -> ares.v1.JoinSessionRequest
+	3,  // 74: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
+	6,  // 75: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
+	8,  // 76: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
+	10, // 77: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
+	12, // 78: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
+	17, // 79: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
+	20, // 80: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
+	22, // 81: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
+	24, // 82: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
+	26, // 83: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
+	28, // 84: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
+	30, // 85: ares.v1.AgentService.ReportCheckpoint:output_type -> ares.v1.ReportCheckpointResponse
+	32, // 86: ares.v1.AgentService.FetchSecrets:output_type -> ares.v1.FetchSecretsResponse
+	35, // 87: ares.v1.AgentService.FetchCode:output_type -> ares.v1.FetchCodeResponse
+	43, // 88: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
+	40, // 89: ares.v1.AgentService.StoreLogs:output_type -> ares.v1.StoreLogsResponse
+	46, // 90: ares.v1.AgentService.JoinSession:output_type -> ares.v1.JoinSessionResponse
+	74, // [74:91] is the sub-list for method output_type
+	57, // [57:74] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_apipb_agent_proto_init() }
@@ -3261,15 +3650,15 @@ func file_apipb_agent_proto_init() {
 	file_apipb_cluster_proto_init()
 	file_apipb_job_proto_init()
 	file_apipb_session_proto_init()
-	file_apipb_agent_proto_msgTypes[36].OneofWrappers = []any{}
-	file_apipb_agent_proto_msgTypes[41].OneofWrappers = []any{}
+	file_apipb_agent_proto_msgTypes[42].OneofWrappers = []any{}
+	file_apipb_agent_proto_msgTypes[47].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_agent_proto_rawDesc), len(file_apipb_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   43,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -34,6 +34,7 @@ const (
 	AgentService_FetchSecrets_FullMethodName     = "/ares.v1.AgentService/FetchSecrets"
 	AgentService_FetchCode_FullMethodName        = "/ares.v1.AgentService/FetchCode"
 	AgentService_ServeFiles_FullMethodName       = "/ares.v1.AgentService/ServeFiles"
+	AgentService_StoreLogs_FullMethodName        = "/ares.v1.AgentService/StoreLogs"
 	AgentService_JoinSession_FullMethodName      = "/ares.v1.AgentService/JoinSession"
 )
 
@@ -81,6 +82,8 @@ type AgentServiceClient interface {
 	// ServeFiles lets the server request logs from the agent, over a separate
 	// connection of the agent.
 	ServeFiles(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ServeFilesRequest, ServeFilesResponse], error)
+	// StoreLogs stores the output of ended ranks, so that it can be read without the node.
+	StoreLogs(ctx context.Context, in *StoreLogsRequest, opts ...grpc.CallOption) (*StoreLogsResponse, error)
 	// JoinSession serves one session of a user with a job, after the server has offered
 	// the session on the stream of ServeFiles.
 	JoinSession(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[JoinSessionRequest, JoinSessionResponse], error)
@@ -265,6 +268,16 @@ func (c *agentServiceClient) ServeFiles(ctx context.Context, opts ...grpc.CallOp
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AgentService_ServeFilesClient = grpc.BidiStreamingClient[ServeFilesRequest, ServeFilesResponse]
 
+func (c *agentServiceClient) StoreLogs(ctx context.Context, in *StoreLogsRequest, opts ...grpc.CallOption) (*StoreLogsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StoreLogsResponse)
+	err := c.cc.Invoke(ctx, AgentService_StoreLogs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *agentServiceClient) JoinSession(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[JoinSessionRequest, JoinSessionResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &AgentService_ServiceDesc.Streams[3], AgentService_JoinSession_FullMethodName, cOpts...)
@@ -322,6 +335,8 @@ type AgentServiceServer interface {
 	// ServeFiles lets the server request logs from the agent, over a separate
 	// connection of the agent.
 	ServeFiles(grpc.BidiStreamingServer[ServeFilesRequest, ServeFilesResponse]) error
+	// StoreLogs stores the output of ended ranks, so that it can be read without the node.
+	StoreLogs(context.Context, *StoreLogsRequest) (*StoreLogsResponse, error)
 	// JoinSession serves one session of a user with a job, after the server has offered
 	// the session on the stream of ServeFiles.
 	JoinSession(grpc.BidiStreamingServer[JoinSessionRequest, JoinSessionResponse]) error
@@ -379,6 +394,9 @@ func (UnimplementedAgentServiceServer) FetchCode(*FetchCodeRequest, grpc.ServerS
 }
 func (UnimplementedAgentServiceServer) ServeFiles(grpc.BidiStreamingServer[ServeFilesRequest, ServeFilesResponse]) error {
 	return status.Error(codes.Unimplemented, "method ServeFiles not implemented")
+}
+func (UnimplementedAgentServiceServer) StoreLogs(context.Context, *StoreLogsRequest) (*StoreLogsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StoreLogs not implemented")
 }
 func (UnimplementedAgentServiceServer) JoinSession(grpc.BidiStreamingServer[JoinSessionRequest, JoinSessionResponse]) error {
 	return status.Error(codes.Unimplemented, "method JoinSession not implemented")
@@ -649,6 +667,24 @@ func _AgentService_ServeFiles_Handler(srv interface{}, stream grpc.ServerStream)
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AgentService_ServeFilesServer = grpc.BidiStreamingServer[ServeFilesRequest, ServeFilesResponse]
 
+func _AgentService_StoreLogs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StoreLogsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).StoreLogs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_StoreLogs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).StoreLogs(ctx, req.(*StoreLogsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AgentService_JoinSession_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(AgentServiceServer).JoinSession(&grpc.GenericServerStream[JoinSessionRequest, JoinSessionResponse]{ServerStream: stream})
 }
@@ -710,6 +746,10 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "FetchSecrets",
 			Handler:    _AgentService_FetchSecrets_Handler,
+		},
+		{
+			MethodName: "StoreLogs",
+			Handler:    _AgentService_StoreLogs_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

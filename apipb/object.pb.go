@@ -474,6 +474,278 @@ func (*PutChunksResponse) Descriptor() ([]byte, []int) {
 	return file_apipb_object_proto_rawDescGZIP(), []int{6}
 }
 
+// LogPack is the index of an object that contains output of ended ranks. The output follows it.
+type LogPack struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Logs          []*PackedLog           `protobuf:"bytes,1,rep,name=logs,proto3" json:"logs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogPack) Reset() {
+	*x = LogPack{}
+	mi := &file_apipb_object_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogPack) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogPack) ProtoMessage() {}
+
+func (x *LogPack) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_object_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogPack.ProtoReflect.Descriptor instead.
+func (*LogPack) Descriptor() ([]byte, []int) {
+	return file_apipb_object_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *LogPack) GetLogs() []*PackedLog {
+	if x != nil {
+		return x.Logs
+	}
+	return nil
+}
+
+// PackedLog is the output of one rank, or a part of it.
+type PackedLog struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Fence         int64                  `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"`
+	Rank          int32                  `protobuf:"varint,3,opt,name=rank,proto3" json:"rank,omitempty"`
+	Files         []*PackedFile          `protobuf:"bytes,4,rep,name=files,proto3" json:"files,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PackedLog) Reset() {
+	*x = PackedLog{}
+	mi := &file_apipb_object_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PackedLog) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PackedLog) ProtoMessage() {}
+
+func (x *PackedLog) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_object_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PackedLog.ProtoReflect.Descriptor instead.
+func (*PackedLog) Descriptor() ([]byte, []int) {
+	return file_apipb_object_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *PackedLog) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *PackedLog) GetFence() int64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
+func (x *PackedLog) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *PackedLog) GetFiles() []*PackedFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+// PackedFile is a file of output.
+type PackedFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Start int64                  `protobuf:"varint,1,opt,name=start,proto3" json:"start,omitempty"`
+	Size  int64                  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	// When it was last changed, in nanoseconds since the Unix epoch.
+	ChangedAt     int64          `protobuf:"varint,3,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
+	Pieces        []*PackedPiece `protobuf:"bytes,4,rep,name=pieces,proto3" json:"pieces,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PackedFile) Reset() {
+	*x = PackedFile{}
+	mi := &file_apipb_object_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PackedFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PackedFile) ProtoMessage() {}
+
+func (x *PackedFile) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_object_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PackedFile.ProtoReflect.Descriptor instead.
+func (*PackedFile) Descriptor() ([]byte, []int) {
+	return file_apipb_object_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PackedFile) GetStart() int64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *PackedFile) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *PackedFile) GetChangedAt() int64 {
+	if x != nil {
+		return x.ChangedAt
+	}
+	return 0
+}
+
+func (x *PackedFile) GetPieces() []*PackedPiece {
+	if x != nil {
+		return x.Pieces
+	}
+	return nil
+}
+
+// PackedPiece says where a piece of a file is in the object.
+type PackedPiece struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its first byte in the output, and its size.
+	Offset int64 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	Size   int32 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	// Its first byte after the index, and how many bytes it has there. Its times follow.
+	Position    int64 `protobuf:"varint,3,opt,name=position,proto3" json:"position,omitempty"`
+	Length      int32 `protobuf:"varint,4,opt,name=length,proto3" json:"length,omitempty"`
+	TimesLength int32 `protobuf:"varint,5,opt,name=times_length,json=timesLength,proto3" json:"times_length,omitempty"`
+	// CRC-32C of all these bytes.
+	Checksum      uint32 `protobuf:"varint,6,opt,name=checksum,proto3" json:"checksum,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PackedPiece) Reset() {
+	*x = PackedPiece{}
+	mi := &file_apipb_object_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PackedPiece) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PackedPiece) ProtoMessage() {}
+
+func (x *PackedPiece) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_object_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PackedPiece.ProtoReflect.Descriptor instead.
+func (*PackedPiece) Descriptor() ([]byte, []int) {
+	return file_apipb_object_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *PackedPiece) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *PackedPiece) GetSize() int32 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *PackedPiece) GetPosition() int64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *PackedPiece) GetLength() int32 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+func (x *PackedPiece) GetTimesLength() int32 {
+	if x != nil {
+		return x.TimesLength
+	}
+	return 0
+}
+
+func (x *PackedPiece) GetChecksum() uint32 {
+	if x != nil {
+		return x.Checksum
+	}
+	return 0
+}
+
 var File_apipb_object_proto protoreflect.FileDescriptor
 
 const file_apipb_object_proto_rawDesc = "" +
@@ -506,7 +778,28 @@ const file_apipb_object_proto_rawDesc = "" +
 	"\x10PutChunksRequest\x12$\n" +
 	"\ttenant_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18?R\btenantId\x12$\n" +
 	"\x06chunks\x18\x02 \x03(\fB\f\xbaH\x06\x92\x01\x03\x10\x80\b\x80\x01\x01R\x06chunks\"\x13\n" +
-	"\x11PutChunksResponse2\xdf\x01\n" +
+	"\x11PutChunksResponse\"1\n" +
+	"\aLogPack\x12&\n" +
+	"\x04logs\x18\x01 \x03(\v2\x12.ares.v1.PackedLogR\x04logs\"w\n" +
+	"\tPackedLog\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
+	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12\x12\n" +
+	"\x04rank\x18\x03 \x01(\x05R\x04rank\x12)\n" +
+	"\x05files\x18\x04 \x03(\v2\x13.ares.v1.PackedFileR\x05files\"\x83\x01\n" +
+	"\n" +
+	"PackedFile\x12\x14\n" +
+	"\x05start\x18\x01 \x01(\x03R\x05start\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x1d\n" +
+	"\n" +
+	"changed_at\x18\x03 \x01(\x03R\tchangedAt\x12,\n" +
+	"\x06pieces\x18\x04 \x03(\v2\x14.ares.v1.PackedPieceR\x06pieces\"\xac\x01\n" +
+	"\vPackedPiece\x12\x16\n" +
+	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x05R\x04size\x12\x1a\n" +
+	"\bposition\x18\x03 \x01(\x03R\bposition\x12\x16\n" +
+	"\x06length\x18\x04 \x01(\x05R\x06length\x12!\n" +
+	"\ftimes_length\x18\x05 \x01(\x05R\vtimesLength\x12\x1a\n" +
+	"\bchecksum\x18\x06 \x01(\rR\bchecksum2\xdf\x01\n" +
 	"\rObjectService\x12o\n" +
 	"\x0eCommitSnapshot\x12\x1e.ares.v1.CommitSnapshotRequest\x1a\x1f.ares.v1.CommitSnapshotResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/api/v1/snapshots\x12]\n" +
 	"\tPutChunks\x12\x19.ares.v1.PutChunksRequest\x1a\x1a.ares.v1.PutChunksResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x01*\"\x0e/api/v1/chunksB&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
@@ -524,7 +817,7 @@ func file_apipb_object_proto_rawDescGZIP() []byte {
 }
 
 var file_apipb_object_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_apipb_object_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_apipb_object_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_apipb_object_proto_goTypes = []any{
 	(TreeEntry_Kind)(0),            // 0: ares.v1.TreeEntry.Kind
 	(*Snapshot)(nil),               // 1: ares.v1.Snapshot
@@ -534,20 +827,27 @@ var file_apipb_object_proto_goTypes = []any{
 	(*CommitSnapshotResponse)(nil), // 5: ares.v1.CommitSnapshotResponse
 	(*PutChunksRequest)(nil),       // 6: ares.v1.PutChunksRequest
 	(*PutChunksResponse)(nil),      // 7: ares.v1.PutChunksResponse
+	(*LogPack)(nil),                // 8: ares.v1.LogPack
+	(*PackedLog)(nil),              // 9: ares.v1.PackedLog
+	(*PackedFile)(nil),             // 10: ares.v1.PackedFile
+	(*PackedPiece)(nil),            // 11: ares.v1.PackedPiece
 }
 var file_apipb_object_proto_depIdxs = []int32{
-	3, // 0: ares.v1.Tree.entries:type_name -> ares.v1.TreeEntry
-	0, // 1: ares.v1.TreeEntry.kind:type_name -> ares.v1.TreeEntry.Kind
-	1, // 2: ares.v1.CommitSnapshotRequest.snapshot:type_name -> ares.v1.Snapshot
-	4, // 3: ares.v1.ObjectService.CommitSnapshot:input_type -> ares.v1.CommitSnapshotRequest
-	6, // 4: ares.v1.ObjectService.PutChunks:input_type -> ares.v1.PutChunksRequest
-	5, // 5: ares.v1.ObjectService.CommitSnapshot:output_type -> ares.v1.CommitSnapshotResponse
-	7, // 6: ares.v1.ObjectService.PutChunks:output_type -> ares.v1.PutChunksResponse
-	5, // [5:7] is the sub-list for method output_type
-	3, // [3:5] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	3,  // 0: ares.v1.Tree.entries:type_name -> ares.v1.TreeEntry
+	0,  // 1: ares.v1.TreeEntry.kind:type_name -> ares.v1.TreeEntry.Kind
+	1,  // 2: ares.v1.CommitSnapshotRequest.snapshot:type_name -> ares.v1.Snapshot
+	9,  // 3: ares.v1.LogPack.logs:type_name -> ares.v1.PackedLog
+	10, // 4: ares.v1.PackedLog.files:type_name -> ares.v1.PackedFile
+	11, // 5: ares.v1.PackedFile.pieces:type_name -> ares.v1.PackedPiece
+	4,  // 6: ares.v1.ObjectService.CommitSnapshot:input_type -> ares.v1.CommitSnapshotRequest
+	6,  // 7: ares.v1.ObjectService.PutChunks:input_type -> ares.v1.PutChunksRequest
+	5,  // 8: ares.v1.ObjectService.CommitSnapshot:output_type -> ares.v1.CommitSnapshotResponse
+	7,  // 9: ares.v1.ObjectService.PutChunks:output_type -> ares.v1.PutChunksResponse
+	8,  // [8:10] is the sub-list for method output_type
+	6,  // [6:8] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_apipb_object_proto_init() }
@@ -561,7 +861,7 @@ func file_apipb_object_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_object_proto_rawDesc), len(file_apipb_object_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   7,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
