@@ -41,6 +41,7 @@ type Agent struct {
 	rejected   error     // why a server rejects the certificate
 	watcher    *watcher
 	starts     startLimit
+	uploads    *logUploads
 	images     *image.Store      // nil if the node runs no images
 	runtime    string            // path of the OCI runtime
 	probing    sync.Mutex        // held while a test container runs
@@ -82,7 +83,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err = os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the agent's directory: %w", err)
 	}
-	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Node), seats: map[run.Key]*seat{}, released: map[run.Key]bool{}, sessions: map[sessionKind]int{}, attached: map[run.Key]*attachment{}, watcher: newWatcher(cfg.Watch), starts: newStartLimit()}
+	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Node), seats: map[run.Key]*seat{}, released: map[run.Key]bool{}, sessions: map[sessionKind]int{}, attached: map[run.Key]*attachment{}, watcher: newWatcher(cfg.Watch), starts: newStartLimit(), uploads: newLogUploads()}
 	if cfg.Token == "" {
 		if a.identity, err = pki.OpenNode(CertificateDir(cfg.Dir), cfg.Node, time.Now); err != nil {
 			return nil, err
@@ -229,13 +230,15 @@ func (a *Agent) leave(ctx context.Context) {
 	if ctx.Err() == nil || a.busy() || session == 0 {
 		return
 	}
-	control, _, _, err := a.link.connections()
+	control, bulk, _, err := a.link.connections()
 	if err != nil {
 		return // the session will expire after its TTL
 	}
+	ref := &apipb.SessionRef{NodeId: a.cfg.Node, Session: session}
+	a.storeLastLogs(context.WithoutCancel(ctx), bulk, ref)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	_, err = control.CloseSession(ctx, &apipb.CloseSessionRequest{Ref: &apipb.SessionRef{NodeId: a.cfg.Node, Session: session}})
+	_, err = control.CloseSession(ctx, &apipb.CloseSessionRequest{Ref: ref})
 	if err != nil {
 		a.log.Info("the session ends by its TTL", "error", apipb.FromStatus(err))
 	}
@@ -281,6 +284,7 @@ func (a *Agent) serve(ctx context.Context) error {
 		"files":    func() error { return a.serveFiles(ctx, bulk, ref) },
 		"progress": func() error { return a.reportProgress(ctx, control, ref) },
 		"devices":  func() error { return a.watchDevices(ctx, control, ref) },
+		"logs":     func() error { return a.keepStoringLogs(ctx, bulk, ref) },
 	}
 	if a.identity != nil {
 		parts["certificate"] = func() error { return a.renewCertificate(ctx) }

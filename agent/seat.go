@@ -297,6 +297,7 @@ func (s *seat) forget(ctx context.Context, rejected error) {
 	if err := s.agent.runner.Forget(s.key); err != nil {
 		s.agent.log.Warn("forget a seat", "seat", s.key, "error", err)
 	}
+	s.agent.uploads.tell()
 	// Most working directories are empty, and can be removed at once.
 	gone := os.Remove(s.scratch())
 	if gone != nil && !errors.Is(gone, fs.ErrNotExist) {

@@ -317,7 +317,7 @@ func Default() Config {
 		History:   HistoryConfig{Currency: "USD"},
 		Log:       LogConfig{Level: "info", Format: "text"},
 		PKI:       defaultPKI(),
-		Objects:   ObjectsConfig{TenantMB: defaultTenantMB},
+		Objects:   ObjectsConfig{TenantMB: defaultTenantMB, LogDays: defaultLogDays, TenantLogMB: defaultTenantLogMB},
 	}
 }
 

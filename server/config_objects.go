@@ -14,26 +14,44 @@ import (
 // ObjectsDir is the name of the default directory for objects in the data directory.
 const ObjectsDir = "objects"
 
-// ObjectsConfig configures where the code of jobs is kept.
+// ObjectsConfig configures where the code of jobs and the output of ended jobs
+// are kept.
 type ObjectsConfig struct {
-	// Dir is the directory for the code that jobs bring with --sync. All servers
-	// of a cluster need the same directory, for example on NFS. Default: objects
-	// in data_dir. With etcd.endpoints there is no default, because other servers
-	// may use the same store: without a directory they refuse --sync.
+	// Dir is the directory for the code that jobs bring with --sync, and for the
+	// output of ended jobs. All servers of a cluster need the same directory, for
+	// example on NFS. Default: objects in data_dir. With etcd.endpoints there is no
+	// default, because other servers may use the same store: without a directory
+	// they refuse --sync, and output stays on its node only.
 	Dir string `yaml:"dir"`
 	// TenantMB limits the code that one tenant has stored, in MiB. Code that no
 	// job uses is deleted after 24 hours. Default 10240; 0 for no limit.
 	TenantMB int `yaml:"tenant_mb"`
+	// LogDays is how long the output of an ended job can be read when its node is
+	// gone or has deleted it, in days. Default 7, up to 3650; 0 to leave output on
+	// its node only.
+	LogDays int `yaml:"log_days"`
+	// TenantLogMB limits the stored output of one tenant's ended jobs, in MiB after
+	// compression. The oldest is deleted. Default 4096; 0 for no limit.
+	TenantLogMB int `yaml:"tenant_log_mb"`
 }
 
 const (
-	defaultTenantMB = 10 << 10
-	maxTenantMB     = 1 << 30
+	defaultTenantMB    = 10 << 10
+	defaultLogDays     = 7
+	defaultTenantLogMB = 4 << 10
+	maxTenantMB        = 1 << 30
+	maxLogDays         = 3650
 )
 
 func (c *ObjectsConfig) check(p *ares.Problems) {
 	if c.TenantMB < 0 || c.TenantMB > maxTenantMB {
 		p.Add("objects.tenant_mb", "must be between 0 and %d, got %d", maxTenantMB, c.TenantMB)
+	}
+	if c.LogDays < 0 || c.LogDays > maxLogDays {
+		p.Add("objects.log_days", "must be between 0 and %d, got %d", maxLogDays, c.LogDays)
+	}
+	if c.TenantLogMB < 0 || c.TenantLogMB > maxTenantMB {
+		p.Add("objects.tenant_log_mb", "must be between 0 and %d, got %d", maxTenantMB, c.TenantLogMB)
 	}
 	if c.Dir != "" && !filepath.IsAbs(c.Dir) {
 		p.Add("objects.dir", "%q is not absolute: start it with /", c.Dir)
@@ -98,6 +116,11 @@ func (s *Server) checkObjects(ctx context.Context, opened *objects.Store) error 
 const objectsWithin = 10 * time.Second
 
 func (s *Server) closeCode() {
+	if s.logs != nil {
+		if err := s.logs.Close(); err != nil {
+			s.log.Warn("close the directory for logs", "error", err)
+		}
+	}
 	if s.Code == nil || s.Code.Objects == nil {
 		return
 	}

@@ -40,6 +40,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/federation"
 	"github.com/ares-scheduler/ares/notify"
+	"github.com/ares-scheduler/ares/objects/logs"
 	"github.com/ares-scheduler/ares/rediscache"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -81,6 +82,8 @@ type Server struct {
 	Audit      *audit.Log
 	Accounting *accounting.Accounting
 	Code       *code.Code
+	logs       *logs.Store // nil if this server stores no output of jobs; noLogs says why
+	noLogs     string
 	live       *lifecycle.LivePublisher
 
 	sessionRecorder *sessionrecording.Recorder
@@ -269,6 +272,8 @@ func (s *Server) startLoop(run context.Context, m *serverMetrics) (alert func() 
 	s.Code = s.openCode(run)
 	s.sessionRecorder = s.newSessionRecorder()
 	s.Admission.Code = s.Code
+	s.logs, s.noLogs = s.openLogs()
+	m.watchLogs(s.logs)
 	s.Loop = scheduler.NewLoop(s.View, s.cfg.engine())
 	recorder.AddUsage = s.Loop.AddUsage
 	s.Loop.Store, s.Loop.Server, s.Loop.Now, s.Loop.Log, s.Loop.Observe = s.Store, s.name, time.Now, s.log, m.decided
@@ -285,7 +290,7 @@ func (s *Server) startLoop(run context.Context, m *serverMetrics) (alert func() 
 		}
 	}
 	parts := map[string]func(context.Context, *store.Leadership) error{
-		"recorder": recorder.Run, "live jobs": s.live.Run, "estimator": s.Estimator.Lead, "code": s.Code.Lead, "session recordings": s.sessionRecorder.Lead, "notifications": s.notices.Lead,
+		"recorder": recorder.Run, "live jobs": s.live.Run, "estimator": s.Estimator.Lead, "code": s.Code.Lead, "session recordings": s.sessionRecorder.Lead, "stored logs": s.collectLogs, "notifications": s.notices.Lead,
 	}
 	hold := &scheduler.RestoreDelay{Store: s.Store, Log: s.log}
 	lead := s.Loop.Run
@@ -347,11 +352,11 @@ func (s *Server) openDoors(m *serverMetrics, alert func() string, beside *redisc
 	s.View.Feed(s.auth.Apply)
 	secrets := s.secrets()
 	s.Admission.Secrets = secrets
-	files := &service.Files{View: s.View, Server: advertise, TLS: peers}
-	var logs service.LogSource
+	files := &service.Files{View: s.View, Server: advertise, TLS: peers, Stored: s.logs}
+	var source service.LogSource
 	var sessions *service.Sessions
 	if s.Hub == nil {
-		logs, sessions = files, &service.Sessions{Files: files, Recorder: s.sessionRecorder}
+		source, sessions = files, &service.Sessions{Files: files, Recorder: s.sessionRecorder}
 	}
 	limits := s.cfg.Limits.api()
 	if beside != nil {
@@ -361,13 +366,13 @@ func (s *Server) openDoors(m *serverMetrics, alert func() string, beside *redisc
 		Policies: s.Policies, Notifier: s.notifier,
 		Admission: s.Admission, View: s.View, Store: s.Store, Engine: s.Loop, Predict: s.Estimator.Predict, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.hosts, Trust: s.trust,
-		Logs: logs, Sessions: sessions, Log: s.log, Observe: m.observeCall, Limits: limits, Shed: m.countShed, FreeMB: s.freeMB,
+		Logs: source, Sessions: sessions, Log: s.log, Observe: m.observeCall, Limits: limits, Shed: m.countShed, FreeMB: s.freeMB,
 		Audit: s.Audit, AuditLog: s.Audit, AuditHistory: shipped, AuditMarks: s.auditMarks(shipped), Accounting: s.Accounting, Currency: s.cfg.History.Currency,
 		ReuseTenants: s.cfg.Jobs.ReuseTenantIDs,
 		Secrets:      secrets, Code: s.Code,
 		Federation: s.federation(), FederationService: s.hubService(),
 		AgentService: &service.AgentService{
-			Secrets: secrets, Code: s.Code,
+			Secrets: secrets, Code: s.Code, Logs: s.logs, NoLogs: s.noLogs,
 			Store: s.Store, View: s.View, Files: files, Sessions: sessions, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, RevisionClaimed: s.revisionClaimed,
 		},
 	})

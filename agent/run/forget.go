@@ -166,22 +166,25 @@ func (r *Runner) tidyLogs() error {
 	r.kept.mu.Lock()
 	defer r.kept.mu.Unlock()
 	r.kept.all, r.kept.bytes, r.kept.rescan = nil, 0, rescanAfter
-	entries, err := fs.ReadDir(r.root.FS(), logsDir)
-	if err != nil {
-		r.kept.rescan = 0
-		return fmt.Errorf("tidy logs: %w", err)
-	}
 	var errs []error
-	for _, e := range entries {
-		k, err := r.strip(logsDir+"/"+e.Name(), false)
-		errs = append(errs, err)
-		if k.files > 0 {
-			r.kept.all = append(r.kept.all, k)
-			r.kept.bytes += k.size
+	for _, dir := range []string{logsDir, storedDir} {
+		entries, err := fs.ReadDir(r.root.FS(), dir)
+		if err != nil {
+			r.kept.rescan = 0
+			return fmt.Errorf("tidy logs: %w", err)
+		}
+		for _, e := range entries {
+			k, err := r.strip(dir+"/"+e.Name(), false)
+			errs = append(errs, err)
+			if k.files > 0 {
+				r.kept.all = append(r.kept.all, k)
+				r.kept.bytes += k.size
+			}
 		}
 	}
 	slices.SortFunc(r.kept.all, func(a, b kept) int { return cmp.Compare(a.since, b.since) })
-	if err = errors.Join(append(errs, r.dropOldLogs())...); err != nil {
+	err := errors.Join(append(errs, r.dropOldLogs())...)
+	if err != nil {
 		r.kept.rescan = 0
 	}
 	return err

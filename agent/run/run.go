@@ -77,6 +77,9 @@ var (
 const (
 	seatsDir = "seats" // names are <job>.<fence>.<rank>; see package seat
 	logsDir  = "logs"  // the same names; after Forget only logs are left
+	// storedDir has the logs of logsDir that were stored elsewhere; see MarkStored.
+	storedDir = "stored"
+
 	trashDir = "trash" // directories of jobs that are being deleted; see package trash
 	emptyDir = "empty" // empty files for new seats; see the type `recycler`
 	idFile   = "id"    // names this runner's cgroup over restarts
@@ -127,8 +130,10 @@ func Open(dir, supervisor string) (*Runner, error) {
 			return nil, err
 		}
 	}
-	if err = os.MkdirAll(filepath.Join(dir, logsDir), 0o700); err != nil {
-		return nil, err
+	for _, d := range []string{logsDir, storedDir} {
+		if err = os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			return nil, err
+		}
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {

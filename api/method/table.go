@@ -555,6 +555,10 @@ var table = []Method{
 		Audit: session("FETCH_CODE", "", "seat.job_id"), Limiter: AgentStreams,
 	},
 	{
+		Name: apipb.AgentService_StoreLogs_FullMethodName, Permission: roles.AgentAct, Scope: NodeScope,
+		Audit: report("STORE_LOGS", "node", "ref.node_id"), LargeBody: true,
+	},
+	{
 		Name: apipb.AgentService_ServeFiles_FullMethodName, Permission: roles.AgentAct, Scope: NodeScope,
 		Audit: report("SERVE_FILES", "node"), Limiter: AgentStreams,
 	},

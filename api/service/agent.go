@@ -15,6 +15,7 @@ import (
 	"github.com/ares-scheduler/ares/control/cache"
 	"github.com/ares-scheduler/ares/control/code"
 	"github.com/ares-scheduler/ares/control/secrets"
+	"github.com/ares-scheduler/ares/objects/logs"
 	"github.com/ares-scheduler/ares/pause"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -38,6 +39,9 @@ type AgentService struct {
 	Secrets *secrets.Secrets
 	// Code sends the code of jobs. If Code is nil, jobs cannot bring their code.
 	Code *code.Code
+	// Logs stores the output of ended ranks. If Logs is nil, NoLogs says why it is not stored.
+	Logs   *logs.Store
+	NoLogs string
 	// The function Claimed is called each time an agent has claimed a seat. This function may
 	// be nil.
 	Claimed func()

@@ -15,6 +15,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/control/cache"
+	"github.com/ares-scheduler/ares/objects/logs"
 )
 
 // The constant `window` is the maximum number of unprocessed log chunks for one reader. The agent may send
@@ -32,6 +33,8 @@ type Files struct {
 	Server string // this server's own address
 	// TLS returns the TLS settings for connections to another server, or nil for plaintext. TLS may be nil.
 	TLS func(server string) *tls.Config
+	// Stored has the output of ended ranks. If Stored is nil, output can be read only while its node is connected.
+	Stored *logs.Store
 
 	mu    sync.Mutex
 	nodes map[string]*bulk
@@ -135,12 +138,27 @@ func (b *bulk) close(id int64) {
 }
 
 // Logs sends the output of one rank. Logs gets the output from the rank's node, or from the server
-// to which that node is connected.
+// to which that node is connected. If that fails after the end of the rank, Logs continues with the stored output.
 func (f *Files) Logs(ctx context.Context, q LogQuery, send func(LogPart) error) error {
 	a, h := q.Seat()
 	if h == nil {
 		return nil // nothing has run yet, so there is no output
 	}
+	var unsent error
+	err := f.fromNode(ctx, q, a, h, func(p LogPart) error {
+		if unsent = send(p); unsent == nil && p.Offset != nil {
+			q.Offset = p.Offset
+		}
+		return unsent
+	})
+	if err == nil || unsent != nil || ctx.Err() != nil || !hasEnded(a, h) {
+		return err
+	}
+	return f.fromStore(ctx, q, a, h, err, send)
+}
+
+// fromNode sends what the rank's node has.
+func (f *Files) fromNode(ctx context.Context, q LogQuery, a *ares.Attempt, h *ares.SeatStatus, send func(LogPart) error) error {
 	f.mu.Lock()
 	b := f.nodes[h.Node]
 	f.mu.Unlock()

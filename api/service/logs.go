@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/control/cache"
 )
@@ -27,6 +28,7 @@ type LogPart struct {
 	Offset        *int64 // of the byte after the part; nil if unknown
 	Lines         []*apipb.LogLine
 	CompleteUntil *timestamppb.Timestamp // every line that was completed before has been sent; nil if unknown
+	Notice        string                 // what the reader has to know about the output, such as that its beginning was deleted
 }
 
 // LogQuery is a request for the output of one rank of one attempt.
@@ -76,9 +78,11 @@ func (d *Services) ReadLogs(ctx context.Context, req *apipb.StreamLogsRequest, s
 		return d.mergeLogs(ctx, q, req.GetPositions(), send)
 	}
 	return d.Cfg.Logs.Logs(ctx, q, func(p LogPart) error {
-		return send(&apipb.StreamLogsResponse{
-			Data: p.Data, Offset: p.Offset, Lines: p.Lines, CompleteUntil: p.CompleteUntil, Attempt: int32(q.Attempt),
-		})
+		out := &apipb.StreamLogsResponse{Data: p.Data, Offset: p.Offset, Lines: p.Lines, CompleteUntil: p.CompleteUntil, Attempt: int32(q.Attempt)}
+		if p.Notice != "" {
+			out.Notices = []*apipb.LogNotice{{Rank: int32(q.Rank), Message: p.Notice}}
+		}
+		return send(out)
 	})
 }
 
@@ -135,8 +139,8 @@ func (q *LogQuery) forServer() *apipb.StreamLogsRequest {
 // logQuery finds the attempt that a request is about. If the request's field
 // `follow` is set, logQuery waits for the first attempt of a job that has not
 // been placed yet.
-func (d *Services) logQuery(ctx context.Context, req *apipb.StreamLogsRequest) (LogQuery, error) {
-	q := LogQuery{
+func (d *Services) logQuery(ctx context.Context, req *apipb.StreamLogsRequest) (q LogQuery, err error) {
+	q = LogQuery{
 		Job: ares.JobID(req.GetJobId()), Rank: int(req.GetRank()), Attempt: int(req.GetAttempt()),
 		Follow: req.GetFollow(), TailBytes: int64(req.GetTailBytes()), TailLines: req.TailLines, Since: req.GetSince(), Grep: req.GetGrep(),
 		Lines: req.GetTimestamps() || req.GetAllRanks() || req.GetGrep() != "", Offset: req.Offset,
@@ -145,17 +149,12 @@ func (d *Services) logQuery(ctx context.Context, req *apipb.StreamLogsRequest) (
 	if req.GetAllRanks() {
 		q.Rank, q.Offset = 0, nil
 	}
-	snap, err := d.snapshot(ctx, req.GetJobId())
-	if err != nil {
+	if q.Entry, err = d.logEntry(ctx, req.GetJobId()); err != nil {
 		return q, err
 	}
-	if snap.Tombstone != nil {
-		return q, ares.Errorf(ares.NotFound, "job %s is archived: its output was deleted", q.Job)
-	}
-	if snap.Job.IsArray() {
+	if q.Entry.Job.IsArray() {
 		return q, ares.Errorf(ares.NotFound, "job %s is an array and has no output of its own: read the output of one of its elements (list them with array_of=%s)", q.Job, q.Job)
 	}
-	q.Entry = cache.Entry{Job: snap.Job, Run: snap.Run, Progress: snap.Progress}
 	for q.Follow && !q.begun() && !q.Entry.Run.Phase.Final() {
 		next := d.Cfg.View.Revision() + 1
 		if e := d.Cfg.View.Job(q.Job); e != nil && e.Run.Revision > q.Entry.Run.Revision {
@@ -181,6 +180,25 @@ func (d *Services) logQuery(ctx context.Context, req *apipb.StreamLogsRequest) (
 		return q, ares.Errorf(ares.NotFound, "rank: attempt %d of job %s has ranks 0 to %d, but rank %d was requested", a.Number, q.Job, len(a.Seats)-1, q.Rank).At("rank")
 	}
 	return q, ares.Errorf(ares.NotFound, "attempt: the record of attempt %d of job %s was deleted", q.Attempt, q.Job).At("attempt")
+}
+
+// logEntry returns a job for a reader of its output. An archived job comes from history, because its output may still be stored.
+func (d *Services) logEntry(ctx context.Context, id string) (cache.Entry, error) {
+	snap, err := d.snapshot(ctx, id)
+	if err == nil && snap.Tombstone == nil {
+		return cache.Entry{Job: snap.Job, Run: snap.Run, Progress: snap.Progress}, nil
+	}
+	if err != nil && (ares.CodeOf(err) != ares.NotFound || pipeline.CheckJobID(id) != nil) {
+		return cache.Entry{}, err
+	}
+	found, missing := d.ArchivedJob(ctx, ares.JobID(id))
+	switch {
+	case missing == nil:
+		return cache.Entry{Job: found.Job, Run: found.Run}, nil
+	case err != nil:
+		return cache.Entry{}, err
+	}
+	return cache.Entry{}, ares.Errorf(ares.NotFound, "job %s is archived, and history does not have it: its output cannot be found", id)
 }
 
 // The method `begun` reports whether the requested attempt has been placed, even if its record has

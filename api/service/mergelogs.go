@@ -82,7 +82,7 @@ func (r *rankReader) run(ctx context.Context) {
 			if p.Offset != nil {
 				r.query.Offset = p.Offset
 			}
-			if !r.tell(ctx, rankEvent{part: p}) {
+			if !r.tell(ctx, rankEvent{part: p, notice: p.Notice}) {
 				return ctx.Err()
 			}
 			if len(p.Lines) == 0 {

@@ -63,6 +63,16 @@ var trust = []Mutation{
 		inAPI("TestEveryAgentCallNeedsASession"), "ServeFiles with session",
 	},
 	{
+		"trust-stored-logs-session", "the comparison of the session before a node stores output",
+		edit("api/service/storelogs.go", "n == nil || n.Session == nil || n.Session.Revision != ref.GetSession() {", "n != nil && n.Session != nil && n.Session.Revision > ref.GetSession() {"),
+		inAPI("TestEveryAgentCallNeedsASession"), "StoreLogs with session",
+	},
+	{
+		"trust-stored-logs-node", "the rule that a node stores only the output of its own ranks",
+		edit("api/service/storelogs.go", "h.Rank != int(l.GetSeat().GetRank()) || h.Node != node:", "h.Rank != int(l.GetSeat().GetRank()):"),
+		inAPI("TestStoredOutputIsOfItsRank"), "another node:",
+	},
+	{
 		"trust-claim-isolation", "the check of isolation when a node claims a rank",
 		edit("api/service/agent.go", "d.Now(), d.mayRun(ref.Node))", "d.Now())"),
 		inAPI("TestAClaimNeedsIsolation"), "is answered <nil>",
