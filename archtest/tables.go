@@ -24,8 +24,7 @@ var layers = map[string]int{
 	"pki":        2, // certificates and join tokens
 	"notify":     2, // alerts by webhook and mail
 	"rediscache": 2, // the optional Redis cache
-	"objects":    2, // the code of jobs, in chunks named by their content; recordings of sessions
-	"objects":    2, // the code of jobs, in chunks named by their content, and the output of ended jobs
+	"objects":    2, // the code of jobs, in chunks named by their content, the output of ended jobs, recordings of sessions
 	"metrics":    3, // the metrics of a scheduler that owns an engine.State: the server, and the Kubernetes scheduler
 	"auth":       3, // authentication: tokens, OIDC
 	"control":    3,
