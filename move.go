@@ -40,7 +40,9 @@ func (r *Run) Leave(cluster string, now time.Time) {
 }
 
 // The method `lasts` returns how long the cluster gets no offer after it gave the job back the last time.
-func (l *LeftCluster) lasts() time.Duration { return LeftFor << min(max(l.Times-1, 0), maxLeftDoublings) }
+func (l *LeftCluster) lasts() time.Duration {
+	return LeftFor << min(max(l.Times-1, 0), maxLeftDoublings)
+}
 
 // LeftAt returns the clusters to which the job is not offered at a time, because they gave it back lately. A nil run has none.
 // If the clock went back, more time is left than there ever was, and nobody knows how much of it is over. The job does not wait for

@@ -11,8 +11,6 @@ import (
 	"io/fs"
 	"slices"
 	"time"
-
-	"github.com/ares-scheduler/ares/pause"
 )
 
 const (
@@ -163,10 +161,7 @@ func (l *Log) block(b []byte, at int64) ([]byte, error) {
 // Next reads some bytes at Offset and advances Offset. At the end of the output, Next returns io.EOF. If the argument `follow` is true,
 // Next waits for more bytes. It then returns io.EOF only when the seat has ended.
 func (l *Log) Next(ctx context.Context, b []byte, follow bool) (int, error) {
-	wait := func(ctx context.Context) error {
-		pause.For(ctx, followPause)
-		return ctx.Err()
-	}
+	wait := waitShortly
 	if w, ok := l.source.(Waiter); ok && follow {
 		w.Watch() // before the output is read, so that nothing which is written later is missed
 		wait = w.Wait
@@ -179,6 +174,17 @@ func (l *Log) Next(ctx context.Context, b []byte, follow bool) (int, error) {
 		if err = wait(ctx); err != nil {
 			return 0, err
 		}
+	}
+}
+
+func waitShortly(ctx context.Context) error {
+	timer := time.NewTimer(followPause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/api/service"
+	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/federation"
 	"github.com/ares-scheduler/ares/federation/choose"
 	"github.com/ares-scheduler/ares/federation/health"
@@ -203,4 +204,20 @@ func (s *Server) clusterAlert(now time.Time) string {
 		return ""
 	}
 	return "cluster " + r.name + " was refused: " + r.why
+}
+
+// federation returns what the API needs to know about other clusters.
+func (s *Server) federation() service.Federation {
+	if s.Hub != nil {
+		return service.Federation{Hub: true, CertLife: s.cfg.Federation.certLife(), Owned: s.ownedJobs, Owners: hubReads{s.Hub}}
+	}
+	return service.Federation{Join: s.joinHub, Leave: s.leaveHub, Membership: s.membership}
+}
+
+// hubService returns the service for members, or nil without a hub.
+func (s *Server) hubService() apipb.FederationServiceServer {
+	if s.Hub == nil {
+		return nil
+	}
+	return s.Hub
 }

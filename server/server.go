@@ -25,7 +25,6 @@ import (
 	"github.com/ares-scheduler/ares/api"
 	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/api/service"
-	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/control/accounting"
@@ -381,22 +380,6 @@ func (s *Server) openDoors(m *serverMetrics, alert func() string, beside *redisc
 		close(s.opened)
 	}
 	return err
-}
-
-// federation returns what the API needs to know about other clusters.
-func (s *Server) federation() service.Federation {
-	if s.Hub != nil {
-		return service.Federation{Hub: true, CertLife: s.cfg.Federation.certLife(), Owned: s.ownedJobs, Owners: hubReads{s.Hub}}
-	}
-	return service.Federation{Join: s.joinHub, Leave: s.leaveHub, Membership: s.membership}
-}
-
-// hubService returns the service for members, or nil without a hub.
-func (s *Server) hubService() apipb.FederationServiceServer {
-	if s.Hub == nil {
-		return nil
-	}
-	return s.Hub
 }
 
 // runPart runs one part of the server until the part returns or the server stops.
