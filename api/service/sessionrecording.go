@@ -26,13 +26,14 @@ type sessionRoute struct {
 	isStarted atomic.Bool
 }
 
-// The method `route` finds the way to the node of a session, and decides whether the session is recorded.
+// The method `route` finds the way to the node of a session, and decides whether the session is recorded. Only commands are: what an
+// attached user sees is the job's output, which is in its log.
 func (s *Sessions) route(ctx context.Context, to sessionTarget, first *apipb.RunSessionRequest) *sessionRoute {
 	s.Files.mu.Lock()
 	r := &sessionRoute{node: s.Files.nodes[to.node]}
 	s.Files.mu.Unlock()
 	start := first.GetStart()
-	if r.node == nil || start.GetForward() != nil || !s.Recorder.Wants(start.GetExec().GetTerminal() != nil) {
+	if r.node == nil || start.GetExec() == nil || !s.Recorder.Wants(start.GetExec().GetTerminal() != nil) {
 		return r
 	}
 	now := s.Recorder.Now()
