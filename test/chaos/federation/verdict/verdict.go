@@ -88,6 +88,7 @@ func Judge(r *Run) Report {
 	j := &judge{run: r, Report: Report{start: r.Meta.Start, Clusters: map[string]check.Report{}}}
 	j.gather()
 	j.split()
+	r.Hub.Meta.OwnersRestored = slices.ContainsFunc(r.Meta.Events, func(e Event) bool { return e.What == Restored && e.Cluster != Hub })
 	j.Hub = check.Run(r.Hub)
 	for name, one := range r.Clusters {
 		j.Clusters[name] = check.Run(one)

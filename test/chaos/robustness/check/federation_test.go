@@ -88,13 +88,38 @@ func cancelledAtHub(t *testing.T) *made {
 }
 
 // The method `copyRun` stores a copy of the run of a job's owner.
-func (m *made) copyRun(id string, phase ares.Phase) {
+func (m *made) copyRun(id string, phase ares.Phase) { m.copyAttempts(id, phase, m.runs[id].Base(), 1) }
+
+// The method `copyAttempts` stores a copy of a run with some attempts, which are added to those of another run.
+func (m *made) copyAttempts(id string, phase ares.Phase, base ares.Run, placed int) {
 	m.move(id, func(r *ares.Run) error {
-		base, owners := r.Base(), r.Clone()
-		owners.Phase, owners.Placed, owners.Revision, owners.Cluster = phase, 1, r.AsOf+1, ""
+		owners := r.Clone()
+		owners.Phase, owners.Placed, owners.Revision, owners.Cluster = phase, placed, r.AsOf+1, ""
 		_, err := r.Mirror(&base, &owners)
 		return err
 	})
+}
+
+// TestOwnerForgets shows a job of a hub with fewer attempts than before. Only a restored cluster may forget attempts.
+func TestOwnerForgets(t *testing.T) {
+	t.Parallel()
+	m := make1(t)
+	m.r.Meta.Hub = true
+	m.submit("late", 1)
+	m.move("late", func(r *ares.Run) error { return r.Bind("east", 10, m.wall()) })
+	base := m.runs["late"].Base()
+	for _, placed := range []int{3, 2} {
+		m.copyAttempts("late", ares.Running, base, placed)
+		m.get("late")
+	}
+	r := m.finish()
+	found(t, copied(t, r), check.Linearizable, contradicts)
+	r.Meta.OwnersRestored = true
+	for _, v := range check.Run(r).Violations {
+		if v.Oracle == check.Linearizable {
+			t.Error(v)
+		}
+	}
 }
 
 func TestHub(t *testing.T) {

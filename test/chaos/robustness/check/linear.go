@@ -213,9 +213,21 @@ func answer(c *trace.Call) string {
 	}
 }
 
+// forgets reports whether the store once had more attempts of the job than later.
+func (b *book) forgets(id string) bool {
+	placed := 0
+	for _, s := range b.history[id] {
+		if s.run != nil && s.run.Placed < placed {
+			return true
+		}
+		placed = max(placed, s.placed())
+	}
+	return false
+}
+
 // This function returns the known state of a job when an epoch begins.
 func origin(b *book, id string, epoch int) register {
-	none := register{hub: b.run.Meta.Hub}
+	none := register{hub: b.run.Meta.Hub, forgets: b.run.Meta.OwnersRestored && b.forgets(id)}
 	if epoch == 0 {
 		return none
 	}

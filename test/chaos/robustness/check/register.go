@@ -10,6 +10,7 @@ import (
 type register struct {
 	exists   bool
 	hub      bool       // the store is that of a hub: the job's owner may end the job before it hears of a cancel
+	forgets  bool       // the owner was restored and has forgotten an attempt
 	body     string     // the body with which it was accepted
 	cancel   bool       // a cancel is in the store: the job can only end as cancelled
 	final    ares.Phase // "" while it is not known to have ended
@@ -115,7 +116,7 @@ func (r register) stopped(c *trace.Call) (bool, register) {
 
 // This method models the possible answers to a get call. A get call never
 // returns an older state than an earlier get call. At the same revision, it
-// returns the same state. After the job was cancelled or has ended, the phase
+// returns the same state. At a hub whose cluster was restored, the job may have fewer attempts than before. After the job was cancelled or has ended, the phase
 // in the answer to a get call must be able to follow the known state.
 func (r register) got(c *trace.Call) (bool, register) {
 	r.gets++
@@ -133,7 +134,7 @@ func (r register) got(c *trace.Call) (bool, register) {
 	}
 	now.cancel = r.cancel || c.Stop == string(ares.StopCancel)
 	same := !r.seen || c.Revision != r.revision || r.phase == c.Phase && r.attempt == c.Attempt && r.stop == c.Stop
-	grown := c.Revision == 0 || !r.archived && c.Revision >= r.revision && c.Attempt >= r.attempt
+	grown := c.Revision == 0 || !r.archived && c.Revision >= r.revision && (c.Attempt >= r.attempt || r.forgets)
 	return r.exists && same && grown && r.mayBe(c), now
 }
 

@@ -44,6 +44,8 @@ type Meta struct {
 	Quotas     map[string]int `json:"quotas"` // GPUs that a tenant may use at once
 	// Hub says that the store is that of a federation's hub: its runs are copies of those in the clusters.
 	Hub bool `json:"hub,omitempty"`
+	// OwnersRestored says that a cluster of the hub was restored from a backup. It may have forgotten attempts, so the hub shows fewer too.
+	OwnersRestored bool `json:"-"`
 	// Restores lists the times at which the store was restored from a backup.
 	Restores []Restore `json:"restores,omitempty"`
 }
