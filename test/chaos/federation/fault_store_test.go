@@ -35,11 +35,16 @@ func (t *tempter) saveDisk(m *site) (disk, error) {
 	return d, err
 }
 
-// aged waits until a cluster's store has changed since a revision, and its servers have noted that. It returns false if nothing changes.
+// manyRevisions is more than what agents and servers write when they start again. A store that is put back by fewer revisions may have
+// reached the servers' marks again before all of them have started, and those notice nothing.
+const manyRevisions = 40
+
+// aged waits until a cluster's store has changed since a revision, and its servers have noted that. It returns false if it changes too
+// little.
 func (t *tempter) aged(m *site, since int64) bool {
 	ctx, cancel := fromRouter(5 * time.Second)
 	defer cancel()
-	for m.rec.Seen() <= since {
+	for m.rec.Seen() <= since+manyRevisions {
 		if !pause.For(ctx, 50*time.Millisecond) {
 			return false
 		}
