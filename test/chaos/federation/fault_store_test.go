@@ -42,7 +42,7 @@ const manyRevisions = 40
 // aged waits until a cluster's store has changed since a revision, and its servers have noted that. It returns false if it changes too
 // little.
 func (t *tempter) aged(m *site, since int64) bool {
-	ctx, cancel := fromRouter(5 * time.Second)
+	ctx, cancel := fromRouter(15 * time.Second)
 	defer cancel()
 	for m.rec.Seen() <= since+manyRevisions {
 		if !pause.For(ctx, 50*time.Millisecond) {
