@@ -13,6 +13,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent/run"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/pause"
 )
 
 const (
@@ -24,6 +25,9 @@ const (
 	maxJobConnections = 64
 	// joinTime is how long the agent tries to join a session. The server waits no longer.
 	joinTime = 10 * time.Second
+	// startTime is how long a session waits for the process of its rank to start, and startPause how often it looks.
+	startTime  = 5 * time.Second
+	startPause = 20 * time.Millisecond
 	// dialTime is how long the agent tries to connect to a port of a job.
 	dialTime = 10 * time.Second
 )
@@ -88,7 +92,7 @@ func (s *session) run(ctx context.Context, start *apipb.SessionStart) (*apipb.Se
 		return nil, err
 	}
 	defer leave()
-	proc, err := s.agent.runningProc(s.key)
+	proc, err := s.agent.startedProc(ctx, s.key)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +141,26 @@ func (a *Agent) enterSession(k sessionKind) (leave func(), err error) {
 	}, nil
 }
 
-// runningProc returns the process of a seat that may have a session.
+// errStarting means that the process of a seat does not run yet.
+var errStarting = errors.New("still starting")
+
+// startedProc waits a little for the process of a seat. A job is running when its ranks are claimed, which is a moment before their
+// processes start.
+func (a *Agent) startedProc(ctx context.Context, key run.Key) (*run.Proc, error) {
+	waiting, done := context.WithTimeout(ctx, startTime)
+	defer done()
+	for {
+		proc, err := a.runningProc(key)
+		if !errors.Is(err, errStarting) {
+			return proc, err
+		}
+		if !pause.For(waiting, startPause) {
+			return nil, ares.Errorf(ares.Conflict, "rank %d of job %s is still starting on node %s: try again in a moment", key.Rank, key.Job, a.cfg.Node)
+		}
+	}
+}
+
+// runningProc returns the process of a seat that may have a session, or errStarting.
 func (a *Agent) runningProc(key run.Key) (*run.Proc, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -145,7 +168,7 @@ func (a *Agent) runningProc(key run.Key) (*run.Proc, error) {
 	case s == nil || s.result != nil || s.foreign:
 		return nil, ares.Errorf(ares.Conflict, "rank %d of job %s has ended on node %s: see `ares job get %s`", key.Rank, key.Job, a.cfg.Node, key.Job)
 	case s.proc == nil:
-		return nil, ares.Errorf(ares.Conflict, "rank %d of job %s is still starting on node %s: try again in a moment", key.Rank, key.Job, a.cfg.Node)
+		return nil, errStarting
 	default:
 		return s.proc, nil
 	}
