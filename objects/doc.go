@@ -1,4 +1,5 @@
-// Package objects stores snapshots of directories for jobs, in chunks that are named by their SHA-256.
+// Package objects stores files that are too large for the store of the cluster: snapshots of directories for jobs, in chunks that are
+// named by their SHA-256, and recordings of sessions. Package objects/logs keeps the output of ended jobs in the same directory.
 //
 // The chunks are in a bucket of gocloud.dev/blob. Several servers use one bucket at the same time, and none of them locks
 // anything.

@@ -27,8 +27,8 @@ input for good.
 After a restart of a server or of the node's agent, the command continues without losing or
 repeating a byte in either direction.
 
-One user writes to a rank at a time. Whoever attaches takes over from the one before, who is
-told. Others can read along with "ares logs --follow".
+One user writes to a rank at a time. If another user attaches, the command says so and ends.
+Others can read along with "ares logs --follow".
 
 The exit code is 125 if Ares itself failed, and 130 if you left.
 
