@@ -157,18 +157,17 @@ func (a *commands) jobWaitCommand() *cobra.Command {
 			}
 			failed := false
 			ids, err := a.resolveAll(ctx, c, args, toRead)
-			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+			if ranOut(ctx, err) {
 				return fmt.Errorf("no server answered within %s, so the state of the jobs is unknown: run \"ares doctor\"", timeout)
 			} else if err != nil {
 				return err
 			}
 			for _, id := range ids {
 				job, err := a.wait(ctx, c, &o, id)
-				ranOut := errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil // only --timeout cancels ctx; a single call has its own deadline
 				switch {
-				case ranOut && job == nil:
+				case ranOut(ctx, err) && job == nil:
 					return fmt.Errorf("%s: no server answered within %s, so the job's state is unknown: run \"ares doctor\"", id, timeout)
-				case ranOut:
+				case ranOut(ctx, err):
 					a.Report(fmt.Errorf("%s did not end within %s and continues: show it with \"ares job get %s\"", id, timeout, id))
 					return &exit.Error{Code: exit.TimedOut}
 				case err != nil:
@@ -185,6 +184,14 @@ func (a *commands) jobWaitCommand() *cobra.Command {
 	c.Flags().DurationVar(&timeout, "timeout", 0, "stop waiting after this time, such as 10m; the jobs continue")
 	o.AddOutput(c)
 	return c
+}
+
+// The function `ranOut` reports whether err says only that the command's --timeout, the deadline of ctx, is over. A call
+// has a deadline of its own too, so the error alone does not tell. A server that cannot be reached at the moment when the
+// time is over is reported as such, not as a deadline.
+func ranOut(ctx context.Context, err error) bool {
+	return errors.Is(ctx.Err(), context.DeadlineExceeded) &&
+		(errors.Is(err, context.DeadlineExceeded) || ares.CodeOf(err) == ares.Unavailable)
 }
 
 func (a *commands) wait(ctx context.Context, c *client.Client, o *output.Flags, id string) (*apipb.Job, error) {
