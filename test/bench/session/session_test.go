@@ -68,7 +68,7 @@ func (zeros) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A stage is a cluster of two servers. The node is connected to the second one, and the user to the first one.
+// A stage is a cluster of two servers. The node is connected to the second one. The user of its own jobs asks the first one.
 type stage struct {
 	*cluster.Cluster
 	b    *testing.B
@@ -82,7 +82,7 @@ type stage struct {
 // which are two intervals. The benchmark does not fail without: every byte passes through five processes, which share the machine's processors
 // with whatever else runs there.
 func BenchmarkSession(b *testing.B) {
-	s := &stage{b: b, Cluster: cluster.Start(b, cluster.Etcd(1), cluster.Servers(2)), size: rounds.Sized[int64](1<<29, 1<<20)}
+	s := &stage{b: b, Cluster: cluster.Start(b, cluster.Etcd(1), cluster.Servers(2)), size: rounds.Sized[int64](1<<28, 1<<20)}
 	s.user = s.Client(s.Servers[0])
 	s.StartAgentWith("node-1", []string{"--token-file", filepath.Join(s.Servers[1].Dir, server.NodeTokenFile), "--mock", "dgx-h100"}, s.Servers[1])
 	s.AwaitOnline("node-1")
@@ -96,21 +96,39 @@ func BenchmarkSession(b *testing.B) {
 		s.port, _ = strconv.Atoi(string(data))
 		return s.port != 0, fmt.Sprint(err)
 	})
-	var echoes []time.Duration
-	var down, up float64
-	var age time.Duration
-	for b.Loop() {
-		echoes = s.keys(rounds.Sized(2000, 20))
-		age = s.watchRenewals(func() { down, up = s.forward() })
+	paths := []*sessionPath{
+		{name: "two servers", user: s.Client(s.Servers[0])},
+		{name: "one server", user: s.Client(s.Servers[1])},
 	}
-	slices.Sort(echoes)
-	p99 := echoes[len(echoes)*99/100]
-	b.ReportMetric(float64(echoes[len(echoes)/2].Microseconds())/1000, "echo-p50-ms")
-	b.ReportMetric(float64(p99.Microseconds())/1000, "echo-p99-ms")
-	b.ReportMetric(down, "from-job-MB/s")
-	b.ReportMetric(up, "to-job-MB/s")
-	b.ReportMetric(float64(age.Milliseconds()), "oldest-renewal-ms")
-	b.ReportMetric(0, "ns/op")
+	rows := [][]string{{"through", "key to echo, p50 ms", "p99 ms", "from the job, MB/s", "to the job, MB/s", "oldest renewal, ms"}}
+	for range b.N {
+		for range rounds.Count {
+			for _, p := range paths {
+				p.echoes = append(p.echoes, s.keys(p.user, rounds.Sized(1000, 20))...)
+				p.oldest = max(p.oldest, s.watchRenewals(func() { s.forward(p) }))
+			}
+		}
+	}
+	for _, p := range paths {
+		slices.Sort(p.echoes)
+		echo := func(percent int) string {
+			return fmt.Sprintf("%.2f", p.echoes[len(p.echoes)*percent/100].Seconds()*1000)
+		}
+		rows = append(rows, []string{p.name, echo(50), echo(99), p.down.Text(1, 0), p.up.Text(1, 0), fmt.Sprint(p.oldest.Milliseconds())})
+	}
+	title := fmt.Sprintf("Sessions with a node that runs 51 ranks, median of %d rounds (range)", rounds.Count)
+	if err := rounds.Table(os.Stdout, title, rows); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// A sessionPath is one way from the user to the node, and what was measured on it.
+type sessionPath struct {
+	name     string
+	user     *client.Client
+	echoes   []time.Duration
+	down, up rounds.Figures // MB/s from the job, and to it
+	oldest   time.Duration  // age of a renewal
 }
 
 // The method `runs` submits a job, and waits until it runs.
@@ -130,14 +148,14 @@ func (s *stage) runs(spec *apipb.JobSpec) string {
 }
 
 // The method `keys` types on a terminal, and returns how long each key took until its echo was there.
-func (s *stage) keys(count int) (took []time.Duration) {
+func (s *stage) keys(user *client.Client, count int) (took []time.Duration) {
 	s.b.Helper()
 	in, input := io.Pipe()
 	out, output := io.Pipe()
 	ctx, leave := context.WithCancel(s.b.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.user.Exec(ctx, s.job, client.ExecOptions{
+		_, err := user.Exec(ctx, s.job, client.ExecOptions{
 			Argv: []string{"cat"}, Terminal: &client.TerminalSize{Columns: 80, Rows: 24}, Term: "dumb", Input: in, Output: output,
 		})
 		_ = output.CloseWithError(io.EOF)
@@ -160,8 +178,8 @@ func (s *stage) keys(count int) (took []time.Duration) {
 	return took[1:] // the first one waited for the start of the command
 }
 
-// The method `forward` returns the rate from the job and to it, in MB/s.
-func (s *stage) forward() (down, up float64) {
+// The method `forward` adds the rate from the job and to it.
+func (s *stage) forward(p *sessionPath) {
 	s.b.Helper()
 	// A connection of the operating system, as those of ares forward are.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -173,7 +191,7 @@ func (s *stage) forward() (down, up float64) {
 	go func() {
 		conn, err := l.Accept()
 		if err == nil {
-			err = s.user.Forward(s.b.Context(), s.job, 0, s.port, conn)
+			err = p.user.Forward(s.b.Context(), s.job, 0, s.port, conn)
 			_ = conn.Close()
 		}
 		done <- err
@@ -190,17 +208,16 @@ func (s *stage) forward() (down, up float64) {
 		}
 		return float64(s.size) / 1e6 / time.Since(began).Seconds()
 	}
-	down = rate(func() error { _, err := io.CopyN(io.Discard, conn, s.size); return err })
-	up = rate(func() error {
+	p.down = append(p.down, rate(func() error { _, err := io.CopyN(io.Discard, conn, s.size); return err }))
+	p.up = append(p.up, rate(func() error {
 		if _, err := io.CopyN(conn, zeros{}, s.size); err != nil {
 			return err
 		}
 		_, err := io.ReadFull(conn, make([]byte, 1))
 		return err
-	})
+	}))
 	_ = conn.Close()
 	<-done
-	return down, up
 }
 
 // watchRenewals returns the greatest age of the last renewal that the supervisor of the job knew while a function ran.
