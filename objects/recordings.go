@@ -12,6 +12,7 @@ import (
 	"gocloud.dev/gcerrors"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/objects/whole"
 )
 
 // recordingsPrefix begins the keys of recorded sessions. It is no generation, so Collect leaves them alone: package
@@ -32,8 +33,7 @@ type StoredRecording struct {
 
 // PutRecordingPart stores a part of a recording, or replaces it. Readers see the old or the new one, and never a mixture.
 func (s *Store) PutRecordingPart(ctx context.Context, r RecordingRef, part string, data []byte) error {
-	err := s.bucket.WriteAll(ctx, r.prefix()+part, data, &blob.WriterOptions{ContentType: "application/octet-stream"})
-	return s.failed("store a recording", err)
+	return s.failed("store a recording", whole.Write(ctx, s.bucket, r.prefix()+part, data))
 }
 
 // RecordingPart returns a part of a recording.

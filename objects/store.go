@@ -1,7 +1,6 @@
 package objects
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/objects/tree"
+	"github.com/ares-scheduler/ares/objects/whole"
 )
 
 // generationTime is the length of a generation. See the package comment.
@@ -115,8 +115,7 @@ func (s *Store) Put(ctx context.Context, tenant string, chunk []byte) error {
 }
 
 func (s *Store) write(ctx context.Context, k knownKey, generation int64, data []byte) error {
-	err := s.bucket.Upload(ctx, key(generation, k), bytes.NewReader(data), &blob.WriterOptions{ContentType: "application/octet-stream"})
-	if err != nil {
+	if err := whole.Write(ctx, s.bucket, key(generation, k), data); err != nil {
 		return s.failed("store an object", err)
 	}
 	s.remember(k, generation)

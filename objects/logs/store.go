@@ -1,7 +1,6 @@
 package logs
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -20,6 +19,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/objects/whole"
 )
 
 const (
@@ -262,7 +262,7 @@ func (s *Store) writePack(ctx context.Context, entries []Entry) error {
 		return err
 	}
 	key := name.key()
-	if err = s.bucket.Upload(ctx, key, bytes.NewReader(pack), &blob.WriterOptions{ContentType: "application/octet-stream"}); err != nil {
+	if err = whole.Write(ctx, s.bucket, key, pack); err != nil {
 		return s.problem("store logs", err)
 	}
 	if hasOutput {
