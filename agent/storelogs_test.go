@@ -351,6 +351,33 @@ func TestRefusedAndLateLogs(t *testing.T) {
 	}
 }
 
+// TestTheTestContainerHasNoOutput checks that the log of the agent's test container is not sent: a server would refuse the call, and with it the
+// output of jobs.
+func TestTheTestContainerHasNoOutput(t *testing.T) {
+	dir, store := t.TempDir(), openLogStore(t)
+	probe := run.Key{Job: probeImage, Fence: 1}
+	if err := os.MkdirAll(filepath.Join(dir, "logs", probe.String()), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "logs", probe.String(), "log.00000000000000000000"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := newUploader(t, dir, map[int]string{0: "text\n"})
+	if left := a.runner.UnstoredLogs(); len(left) != 2 {
+		t.Fatalf("to store: %v", left)
+	}
+	d := &logDoor{t: t, store: store}
+	if _, err := a.storeLogs(t.Context(), d, &apipb.SessionRef{}); err != nil || d.ranks != 1 {
+		t.Errorf("%d logs were sent: %v", d.ranks, err)
+	}
+	if got := storedText(t, store, 0); got != "text\n" {
+		t.Errorf("stored %q", got)
+	}
+	if left := a.runner.UnstoredLogs(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 // TestManyShortRanksShareACall checks that 1,000 ranks without output are stored with two calls.
 func TestManyShortRanksShareACall(t *testing.T) {
 	store, output := openLogStore(t), map[int]string{}

@@ -3,6 +3,7 @@ package images
 import (
 	"archive/tar"
 	"bytes"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -218,6 +219,11 @@ func TestImages(t *testing.T) {
 			t.Errorf("%s: %q, digest %q, %s %s", c.name, got, job.GetImageDigest(), job.GetState(), job.GetReason())
 		}
 	}
+	// The server stores the output of the jobs, which the log of the agent's test container must not keep it from.
+	live.Await(t, cluster.Patience, "the output to be stored", func() (bool, string) {
+		left, err := os.ReadDir(filepath.Join(w.Path("boxes"), "agent", "seats", "logs"))
+		return err == nil && len(left) == 0, fmt.Sprint(left, err)
+	})
 	// The administrator of the node sees, pulls and removes images.
 	local := func(args ...string) string {
 		t.Helper()
