@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api/service"
+	"github.com/ares-scheduler/ares/client"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -143,5 +145,70 @@ func TestLogsFollow(t *testing.T) {
 			t.Errorf("the rest is %q, %v; it ended with %v", rest, err, ending)
 		}
 		resp.Body.Close()
+	}
+}
+
+// A `longLog` is a LogSource with numbered lines, which says when a reader does not take them.
+type longLog struct {
+	text   string
+	unread chan error
+}
+
+func (l *longLog) Logs(_ context.Context, q service.LogQuery, send func(service.LogPart) error) error {
+	at := int64(0)
+	if q.Offset != nil {
+		at = *q.Offset
+	}
+	for at < int64(len(l.text)) {
+		part := l.text[at:min(at+16<<10, int64(len(l.text)))]
+		at += int64(len(part))
+		if err := send(service.LogPart{Data: []byte(part), Offset: new(at)}); err != nil {
+			select {
+			case l.unread <- err:
+			default:
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// A stoppedReader takes nothing until it is told to go on.
+type stoppedReader struct {
+	goOn <-chan struct{}
+	got  strings.Builder
+}
+
+func (r *stoppedReader) Write(b []byte) (int, error) {
+	<-r.goOn
+	return r.got.Write(b)
+}
+
+// TestReaderStops lets a reader stop until the server has given it up. When the reader goes on, it gets all output once.
+func TestReaderStops(t *testing.T) {
+	l := &longLog{unread: make(chan error, 1)}
+	var text strings.Builder
+	for n := range 1_500_000 { // more than all buffers between
+		fmt.Fprintln(&text, n)
+	}
+	l.text = text.String()
+	h := newHouse(t, func(c *Config) { c.Logs = l })
+	h.WriteWait = 100 * time.Millisecond
+	id := h.submit()
+	h.place(id)
+	h.seen()
+	c, err := client.New(client.Options{Addresses: []string{h.dial().Target()}, Token: adminToken})
+	must(t, err)
+	defer func() { _ = c.Close() }()
+	goOn := make(chan struct{})
+	r := &stoppedReader{goOn: goOn}
+	done := make(chan error, 1)
+	go func() { done <- c.Logs(t.Context(), id, client.LogOptions{Follow: true}, r) }()
+	if err := <-l.unread; ares.CodeOf(err) != ares.Unavailable || !strings.Contains(err.Error(), "did not receive a message within 100ms") {
+		t.Errorf("the stream of a reader that stops ends with %v", err)
+	}
+	close(goOn)
+	if err := <-done; err != nil || r.got.String() != l.text {
+		t.Errorf("the reader has %d bytes of %d: %v", r.got.Len(), len(l.text), err)
 	}
 }

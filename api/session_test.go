@@ -29,6 +29,7 @@ type sessionStage struct {
 	sessions *service.Sessions
 	alice    string // token of a submitter
 	id       string
+	lead     *store.Leadership
 	own      *storetest.Node
 	stranger *storetest.Node
 	seat     store.SeatRef
@@ -53,13 +54,10 @@ func newSessionStage(t *testing.T, change ...func(*service.Sessions)) *sessionSt
 	must(t, s.store.RegisterTenant(t.Context(), ares.Tenant{ID: "a", Name: "a", Limits: ares.NoLimits(), Weight: 1}))
 	s.alice = s.user("alice", ares.Submitter)
 	s.seen()
-	lead, _ := storetest.NewLead(t, s.store)
+	s.lead, _ = storetest.NewLead(t, s.store)
 	s.own, s.stranger = storetest.NewNode(t, s.store), storetest.NewNode(t, s.store)
 	s.id = s.submitAs(s.alice, "first")
-	snap, err := s.store.Job(t.Context(), ares.JobID(s.id))
-	must(t, err)
-	s.seat = storetest.Place(t, s.store, lead, snap.Job, s.own)[0]
-	storetest.Claim(t, s.store, []store.SeatRef{s.seat}, s.own)
+	s.seat = s.claim(s.id)
 	stream, err := apipb.NewAgentServiceClient(s.conn).ServeFiles(as(t.Context(), nodeToken))
 	must(t, err)
 	must(t, stream.Send(&apipb.ServeFilesRequest{Ref: s.ref(s.own)}))
@@ -76,6 +74,16 @@ func newSessionStage(t *testing.T, change ...func(*service.Sessions)) *sessionSt
 	}()
 	s.awaitAgent()
 	return s
+}
+
+// The method `claim` lets a job run on the first node.
+func (s *sessionStage) claim(id string) store.SeatRef {
+	s.t.Helper()
+	snap, err := s.store.Job(s.t.Context(), ares.JobID(id))
+	must(s.t, err)
+	seats := storetest.Place(s.t, s.store, s.lead, snap.Job, s.own)
+	storetest.Claim(s.t, s.store, seats, s.own)
+	return seats[0]
 }
 
 // awaitAgent waits until the server can offer sessions to the agent.
@@ -120,9 +128,9 @@ func (s *sessionStage) user(name string, role ares.Role) string {
 	return token
 }
 
-func (s *sessionStage) submitAs(token, request string) string {
+func (s *sessionStage) submitAs(token, request string, more ...any) string {
 	s.t.Helper()
-	a := s.do("POST", "/api/v1/jobs", job("tenant_id", "a", "request_id", request), bearer(token))
+	a := s.do("POST", "/api/v1/jobs", job(append(more, "tenant_id", "a", "request_id", request)...), bearer(token))
 	if a.code != 201 {
 		s.t.Fatalf("submit: %d %s", a.code, a.body)
 	}
@@ -390,6 +398,64 @@ func TestSessionBadInput(t *testing.T) {
 
 func attachStart(job string, start *apipb.AttachStart) *apipb.RunSessionRequest {
 	return &apipb.RunSessionRequest{JobId: job, Start: &apipb.SessionStart{Action: &apipb.SessionStart_Attach{Attach: start}}}
+}
+
+// TestAttachSession attaches to a job with an input. The ticket, the input and the rights of the user are checked as for commands.
+func TestAttachSession(t *testing.T) {
+	s := newSessionStage(t)
+	id := s.submitAs(s.alice, "console", "tty", true)
+	s.claim(id)
+	s.seen()
+	unbound, hash := auth.NewToken()
+	must(t, s.store.PutToken(t.Context(), store.Token{Name: "a/unbound", Hash: hash}))
+	binding := store.Binding{Subject: "token:a/unbound", Binding: ares.Binding{Role: ares.TenantAdmin, Tenant: "a"}}
+	_, err := s.store.CreateBinding(t.Context(), binding)
+	must(t, err)
+	s.cfg.Auth.Changed()
+	s.seen()
+	for name, c := range map[string]struct {
+		token string
+		end   func(user userStream)
+		code  ares.Code
+		words []string
+	}{
+		"resize 0x0": {s.alice, func(user userStream) {
+			must(t, user.Send(&apipb.RunSessionRequest{Input: &apipb.SessionInput{Input: &apipb.SessionInput_Resize{Resize: &apipb.TerminalSize{}}}}))
+		}, ares.Invalid, []string{"columns", "rows"}},
+		"revoked": {s.user("boss", ares.TenantAdmin), func(userStream) {
+			_, err := s.store.RevokeToken(t.Context(), "a/boss", "token:a/boss")
+			must(t, err)
+			s.cfg.Auth.Changed()
+		}, ares.Unauthentic, []string{"token"}},
+		"unbound": {unbound, func(userStream) {
+			_, err := s.store.DeleteBinding(t.Context(), binding)
+			must(t, err)
+			s.cfg.Auth.Changed()
+		}, ares.Forbidden, []string{"job.exec"}},
+	} {
+		user := s.begin(t.Context(), c.token, attachStart(id, &apipb.AttachStart{Writer: strings.Repeat("a", 32)}))
+		offer := s.offer()
+		if _, _, err := s.join(s.stranger, offer.GetSeat(), []byte("no ticket")); ares.CodeOf(err) != ares.Forbidden {
+			t.Errorf("%s: another node joins without the ticket: %v", name, err)
+		}
+		agent, start, err := s.join(s.own, offer.GetSeat(), offer.GetTicket())
+		must(t, err)
+		if start.GetAttach().GetWriter() == "" {
+			t.Errorf("%s: the agent begins %v", name, start)
+		}
+		_, _, err = s.join(s.own, offer.GetSeat(), offer.GetTicket())
+		s.wants(name+": a second use of the ticket", err, ares.Forbidden, "used before")
+		must(t, agent.Send(&apipb.JoinSessionRequest{Output: &apipb.SessionOutput{Output: &apipb.SessionOutput_Attached{Attached: &apipb.SessionAttached{Attempt: 1, Terminal: true}}}}))
+		m, err := user.Recv()
+		if must(t, err); m.GetOutput().GetAttached().GetAttempt() != 1 {
+			t.Errorf("%s: the user is told %v", name, m)
+		}
+		c.end(user)
+		s.wants(name, failure(user), c.code, c.words...)
+		for err = nil; err == nil; { // the agent's side ends too
+			_, err = agent.Recv()
+		}
+	}
 }
 
 func TestSessionLimits(t *testing.T) {

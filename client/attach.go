@@ -23,7 +23,8 @@ type AttachOptions struct {
 	// Input is sent to the job. At its end, the job's standard input ends; after another error, Attach returns the error once the job has
 	// been given everything before it. It is nil if there is nothing to send. A read that has begun may outlast the call.
 	Input io.Reader
-	// Output gets what the job prints.
+	// Output gets what the job prints. Attach waits for it when the attempt has ended. When the user leaves, or may not stay, a write that
+	// does not return, because nothing reads the output, outlasts the call.
 	Output io.Writer
 	// Attached is called once, before the first read of Input. It may be nil.
 	Attached func(Attached)
@@ -55,7 +56,7 @@ func (c *Client) Attach(ctx context.Context, id string, o AttachOptions) (*apipb
 		client: c, id: id, options: o, writer: hex.EncodeToString(writer[:]), printed: make(chan error, 1), cancel: cancel,
 		input: unconfirmed{changed: make(chan struct{})},
 	}
-	defer a.printing.Wait()
+	defer a.stopPrinting()
 	defer cancel(nil)
 	return a.run(ctx)
 }
@@ -68,8 +69,8 @@ type attachment struct {
 	writer   string
 	attempt  int32 // 0 until the first session has begun
 	input    unconfirmed
-	printing sync.WaitGroup
-	printed  chan error // the end of the output
+	printing chan struct{} // closed when nothing is printed any more; nil if nothing ever was
+	printed  chan error    // the end of the output
 	cancel   context.CancelCauseFunc
 	began    bool // the current session
 }
@@ -201,7 +202,11 @@ func (a *attachment) attached(ctx context.Context, m *apipb.SessionAttached) err
 	if a.options.Attached != nil {
 		a.options.Attached(Attached{Attempt: int(m.GetAttempt()), Terminal: m.GetTerminal()})
 	}
-	a.printing.Go(func() { a.print(ctx, m.GetOutputOffset()) })
+	a.printing = make(chan struct{})
+	go func() {
+		defer close(a.printing)
+		a.print(ctx, m.GetOutputOffset())
+	}()
 	if a.options.Input != nil {
 		go a.read(ctx, m.GetTerminal())
 	}
@@ -217,6 +222,20 @@ func (a *attachment) print(ctx context.Context, from int64) {
 	a.printed <- err
 	if err != nil {
 		a.cancel(err)
+	}
+}
+
+// leaveTime is how long a user who leaves waits for the last write of the output.
+const leaveTime = time.Second
+
+// stopPrinting waits until nothing is printed any more. It gives up a write that does not return: the user could not leave otherwise.
+func (a *attachment) stopPrinting() {
+	if a.printing == nil {
+		return
+	}
+	select {
+	case <-a.printing:
+	case <-time.After(leaveTime):
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -164,16 +165,32 @@ func (k *keyReader) take(keys []byte) {
 }
 
 // terminalOrText writes to a terminal as it is, and otherwise as ares logs does.
-type terminalOrText struct{ w io.Writer }
+type terminalOrText struct {
+	w  io.Writer
+	mu sync.Mutex // held while a write lasts, which may be for ever if nothing reads the output
+}
 
-func (t *terminalOrText) Write(b []byte) (int, error) { return t.w.Write(b) }
+func (t *terminalOrText) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.w.Write(b)
+}
+
+// end calls a function that writes the rest, unless a write still lasts.
+func (t *terminalOrText) end(flush func() error) error {
+	if !t.mu.TryLock() {
+		return nil
+	}
+	defer t.mu.Unlock()
+	return flush()
+}
 
 func (a *commands) attach(ctx context.Context, c *client.Client, id string, f attachFlags) error {
 	if _, err := c.Job(ctx, id); err != nil { // this also finds a server that answers
 		return err
 	}
 	text, flush := a.logWriter()
-	out := &terminalOrText{text}
+	out := &terminalOrText{w: text}
 	restore := func() {}
 	input := &terminalInput{Reader: a.In}
 	attempt := 0
@@ -198,7 +215,7 @@ func (a *commands) attach(ctx context.Context, c *client.Client, id string, f at
 	}
 	job, err := c.Attach(ctx, id, o)
 	restore()
-	failed := flush()
+	failed := out.end(flush)
 	switch {
 	case errors.Is(err, errDetached):
 		output.Printf(a.Err, "\ndetached: %s continues; attach again with: %s attach %s\n", id, a.Invocation(), id)

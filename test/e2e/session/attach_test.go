@@ -59,14 +59,19 @@ func beCounter() {
 // The method `attachable` submits a job with the given standard input, and waits until it runs.
 func (s *stage) attachable(name string, env map[string]string, tty bool, command ...string) string {
 	s.t.Helper()
-	answer, err := s.near.Submit(s.t.Context(), &apipb.JobSpec{
-		RequestId: name, Name: name, Command: command, Environment: env, LostAfterSeconds: 300, Stdin: !tty, Tty: tty, Retry: &apipb.RetryPolicy{MaxRetries: new(int32)},
-	})
+	return s.submitAs(s.near, &apipb.JobSpec{Name: name, Command: command, Environment: env, Stdin: !tty, Tty: tty})
+}
+
+// The method `submitAs` submits a job that is not retried, and waits until it runs.
+func (s *stage) submitAs(c *client.Client, spec *apipb.JobSpec) string {
+	s.t.Helper()
+	spec.RequestId, spec.LostAfterSeconds, spec.Retry = spec.GetName(), 300, &apipb.RetryPolicy{MaxRetries: new(int32)}
+	answer, err := c.Submit(s.t.Context(), spec)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	id := answer.GetJobId()
-	live.Await(s.t, cluster.Patience, name+" to run", func() (bool, string) {
+	live.Await(s.t, cluster.Patience, spec.GetName()+" to run", func() (bool, string) {
 		j, err := s.near.Job(s.t.Context(), id)
 		return j.GetState() == string(ares.Running), fmt.Sprint(j.GetState(), j.GetReason(), err)
 	})

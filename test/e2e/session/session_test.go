@@ -69,9 +69,9 @@ type stage struct {
 	far, near *client.Client // of the server without the agent, and of the other one
 }
 
-func newStage(t *testing.T) *stage {
+func newStage(t *testing.T, opts ...cluster.Option) *stage {
 	t.Helper()
-	s := &stage{t: t, Cluster: cluster.Start(t, cluster.Etcd(1), cluster.Servers(2))}
+	s := &stage{t: t, Cluster: cluster.Start(t, append(opts, cluster.Etcd(1), cluster.Servers(2))...)}
 	s.far, s.near = s.Client(s.Servers[0]), s.Client(s.Servers[1])
 	s.agent = s.StartAgent("node-1", s.Servers[1])
 	s.AwaitOnline("node-1")

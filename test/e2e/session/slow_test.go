@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -89,5 +90,37 @@ func TestSlowUsers(t *testing.T) {
 	close(g.open)
 	if err := <-done; err != nil || g.got.Len() != size {
 		t.Errorf("%d bytes came after the reader went on: %v", g.got.Len(), err)
+	}
+}
+
+// TestAttachPaste pastes a gigabyte into a job that does not read its input. No more is taken from the user than may be on its way, others
+// have sessions with the job, and the user can leave.
+func TestAttachPaste(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	id := s.attachable("deaf", nil, false, "sleep", "1000")
+	p := &paste{}
+	p.left.Store(1 << 30)
+	ctx, cancel := context.WithCancel(t.Context())
+	u := s.attach(ctx, s.far, id, func(o *client.AttachOptions) { o.Input = p })
+	u.isAttached()
+	live.Await(t, cluster.Patience, "the paste to fill the window", func() (bool, string) {
+		n := p.taken.Load()
+		return n >= apipb.SessionWindow, fmt.Sprint(n, " bytes")
+	})
+	for range 5 {
+		if res, err := s.far.Exec(t.Context(), id, client.ExecOptions{Argv: []string{"true"}, Output: io.Discard, Errors: io.Discard}); err != nil || res.ExitCode != 0 {
+			t.Errorf("another session: %v %v", res, err)
+		}
+	}
+	if n := p.taken.Load(); n > 8*apipb.SessionWindow {
+		t.Errorf("%d bytes were taken from the user, and the job reads nothing", n)
+	}
+	cancel()
+	if err := u.leaves(); !errors.Is(err, context.Canceled) {
+		t.Errorf("the user left with %v", err)
+	}
+	if _, err := s.near.Cancel(t.Context(), id); err != nil {
+		t.Fatal(err)
 	}
 }
