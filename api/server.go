@@ -180,6 +180,15 @@ func (d *Server) AnswerHub(ctx context.Context, q *apipb.OwnerRead, attempt int,
 	return d.services.AnswerHub(ctx, q, attempt, granted, send)
 }
 
+// ArchivedJob returns a job from history. The error is NotFound if history does not have it.
+func (d *Server) ArchivedJob(ctx context.Context, id ares.JobID) (store.Snapshot, error) {
+	found, err := d.pipeline.ArchivedJob(ctx, id)
+	if err != nil {
+		return store.Snapshot{}, err
+	}
+	return store.Snapshot{Job: found.Job, Run: found.Run}, nil
+}
+
 // UnderWay calls the function `each` once for every class of calls that has a limit. It passes
 // the name of the class, the number of running calls or streams, and the number of waiting ones.
 func (d *Server) UnderWay(each func(class string, open, waiting int)) { d.pipeline.UnderWay(each) }

@@ -225,6 +225,9 @@ func (c *Client) FollowLogs(ctx context.Context, id string, o LogOptions, w io.W
 		latest = false
 		next := under(job, shown+1)
 		if next == nil {
+			if job.GetArchived() && job.GetCreatedAt() == nil { // only its end is known: the server says what became of its output
+				return job, c.Logs(ctx, id, o, w)
+			}
 			return job, nil
 		}
 		shown = int(next.GetNumber())
@@ -233,8 +236,12 @@ func (c *Client) FollowLogs(ctx context.Context, id string, o LogOptions, w io.W
 		}
 		o.Attempt = shown
 		err = c.Logs(ctx, id, o, w)
-		if err != nil && ares.CodeOf(err) != ares.NotFound { // an attempt that never ran has no output
+		switch {
+		case err == nil, next.GetStartedAt() == nil && ares.CodeOf(err) == ares.NotFound: // an attempt that never ran has no output
+		case ares.CodeOf(err) != ares.NotFound:
 			return nil, err
+		case o.Notice != nil: // a later attempt may have output
+			o.Notice(err.Error())
 		}
 		o.Tail, o.TailBytes = nil, 0
 	}

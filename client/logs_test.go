@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -135,3 +136,58 @@ var errFull = errors.New("no space left")
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errFull }
+
+// The type `finished` is a server with one job that has ended. It has the output of some attempts.
+type finished struct {
+	apipb.UnimplementedJobServiceServer
+	job    *apipb.Job
+	output map[int32]string // by attempt
+}
+
+func (f *finished) GetJob(context.Context, *apipb.GetJobRequest) (*apipb.GetJobResponse, error) {
+	return &apipb.GetJobResponse{Job: f.job}, nil
+}
+
+func (f *finished) StreamLogs(req *apipb.StreamLogsRequest, stream grpc.ServerStreamingServer[apipb.StreamLogsResponse]) error {
+	out, ok := f.output[req.GetAttempt()]
+	if !ok {
+		return status.Errorf(codes.NotFound, "the output of attempt %d is gone", req.GetAttempt())
+	}
+	return stream.Send(&apipb.StreamLogsResponse{Data: []byte(out), Offset: new(int64(len(out))), Attempt: req.GetAttempt()})
+}
+
+// TestFollowSaysWhatIsGone follows jobs whose output is kept in part, or not at all. What is missing is never passed over.
+func TestFollowSaysWhatIsGone(t *testing.T) {
+	now := timestamppb.Now()
+	f := &finished{}
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := grpc.NewServer()
+	apipb.RegisterJobServiceServer(srv, f)
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(lis) }()
+	defer func() { srv.Stop(); <-done }()
+	c := connect(t, client.Options{Addresses: []string{lis.Addr().String()}, Attempts: 1})
+	follow := func() (out, notices string, err error) {
+		var b strings.Builder
+		_, err = c.FollowLogs(t.Context(), "j", client.LogOptions{Notice: func(text string) { notices += text }}, &b, nil)
+		return b.String(), notices, err
+	}
+	f.job = &apipb.Job{JobId: "j", State: string(ares.Succeeded), CreatedAt: now, Attempts: []*apipb.Attempt{
+		{Number: 1, EndedAt: now}, {Number: 2, StartedAt: now, EndedAt: now}, {Number: 3, StartedAt: now, EndedAt: now},
+	}}
+	f.output = map[int32]string{3: "third\n"}
+	if out, notices, err := follow(); err != nil || out != "third\n" || !strings.Contains(notices, "attempt 2 is gone") || strings.Contains(notices, "attempt 1 is gone") {
+		t.Errorf("output %q, notices %q, %v", out, notices, err)
+	}
+	f.job = &apipb.Job{JobId: "j", State: string(ares.Succeeded), Archived: true}
+	if out, _, err := follow(); ares.CodeOf(err) != ares.NotFound || out != "" {
+		t.Errorf("a job of which only the end is known: %q, %v", out, err)
+	}
+	f.job = &apipb.Job{JobId: "j", State: string(ares.Cancelled), Archived: true, CreatedAt: now}
+	if out, _, err := follow(); err != nil || out != "" {
+		t.Errorf("a job that never ran: %q, %v", out, err)
+	}
+}

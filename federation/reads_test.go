@@ -325,6 +325,35 @@ func TestRefusedReads(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	// The output of an archived job may be read by the same rules, and nothing else of it.
+	archived := *granted
+	archived.ID = ares.NewHubJobID("x", "z")
+	s.m.uplink.Archived = func(_ context.Context, id ares.JobID) (store.Snapshot, error) {
+		if id != archived.ID {
+			return store.Snapshot{}, store.NoJob(id)
+		}
+		return store.Snapshot{Job: &archived}, nil
+	}
+	ofArchived := func(edit func(q *apipb.OwnerRead)) error {
+		return ask(func(q *apipb.OwnerRead) string {
+			q.Kind, q.JobId = apipb.OwnerRead_KIND_LOGS, string(archived.ID)
+			edit(q)
+			return hubID.Store
+		})
+	}
+	if err = ofArchived(func(*apipb.OwnerRead) {}); err != nil {
+		t.Errorf("the output of an archived job: %v", err)
+	}
+	for name, edit := range map[string]func(*apipb.OwnerRead){
+		"its run": func(q *apipb.OwnerRead) { q.Kind = apipb.OwnerRead_KIND_RUN }, "its explanation": func(q *apipb.OwnerRead) { q.Kind = apipb.OwnerRead_KIND_EXPLANATION },
+		"an unknown job": func(q *apipb.OwnerRead) { q.JobId = string(ares.NewHubJobID("x", "y")) }, "a local job": func(q *apipb.OwnerRead) { q.JobId = string(local.Job.ID) },
+		"another tenant": func(q *apipb.OwnerRead) { q.TenantId = "other" }, "another queue": func(q *apipb.OwnerRead) { q.Queue = "other" },
+		"an earlier grant": func(q *apipb.OwnerRead) { q.Epoch-- },
+	} {
+		if err = ofArchived(edit); ares.CodeOf(err) != ares.NotFound || !strings.Contains(err.Error(), "no job") {
+			t.Errorf("an archived job, %s: %v", name, err)
+		}
+	}
 	// The same over the wire: the hub's error names the cluster.
 	_, _, err = s.h.hub.OwnerRun(t.Context(), s.job, federation.Reader{Name: "token:eve", Tenant: "other"})
 	if ares.CodeOf(err) != ares.NotFound || !strings.Contains(err.Error(), "cluster a: ") {

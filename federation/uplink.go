@@ -43,6 +43,9 @@ type Uplink struct {
 	// Answer answers a read of the hub about a job that this cluster holds under a grant. The Uplink has compared the grant and
 	// the tenant. It may be nil.
 	Answer func(ctx context.Context, q *apipb.OwnerRead, job store.Snapshot, send func(*apipb.ReadAnswer) error) error
+	// Archived returns a job that this cluster has archived, for readers of its output. Its error is NotFound for any other job. It may be
+	// nil.
+	Archived func(ctx context.Context, id ares.JobID) (store.Snapshot, error)
 	// Plan says where a job would be placed if it were submitted now, or why it would wait. It is scheduler.Loop.Plan.
 	Plan func(job *ares.Job, p *ares.RuntimePredicted) (ares.Placing, *ares.Explanation)
 	// Admit rejects a job that this cluster would not accept: its tenant or queue is unknown, or a limit is exceeded. It may

@@ -208,6 +208,10 @@ func (u *Uplink) GrantedJob(ctx context.Context, hub string, q *apipb.OwnerRead)
 		return store.Snapshot{}, none
 	}
 	snap, err := u.Store.Job(ctx, ares.JobID(q.GetJobId()))
+	isGone := err == nil && snap.Tombstone != nil || ares.CodeOf(err) == ares.NotFound
+	if isGone && q.GetKind() == apipb.OwnerRead_KIND_LOGS && u.Archived != nil { // its output may be kept longer than its record
+		snap, err = u.Archived(ctx, ares.JobID(q.GetJobId()))
+	}
 	switch {
 	case ares.CodeOf(err) == ares.NotFound:
 		return snap, none

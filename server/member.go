@@ -46,7 +46,7 @@ func (s *Server) newUplink() *federation.Uplink {
 		turn++
 		return s.dialHub(ctx, hubs[turn%len(hubs)])
 	}
-	u.DialServer, u.Answer, u.Describe = s.dialHub, s.answerHub, s.describe
+	u.DialServer, u.Answer, u.Archived, u.Describe = s.dialHub, s.answerHub, s.archivedJob, s.describe
 	return u
 }
 

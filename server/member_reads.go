@@ -13,10 +13,8 @@ import (
 // answerHub answers a read of the hub about a granted job. Output may be on a node that is connected to another server of this
 // cluster: that server is asked with this server's own token, because the hub's user has none here.
 func (s *Server) answerHub(ctx context.Context, q *apipb.OwnerRead, job store.Snapshot, send func(*apipb.ReadAnswer) error) error {
-	select { // the uplink may run before the API of a starting server is complete
-	case <-s.opened:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := s.awaitAPI(ctx); err != nil {
+		return err
 	}
 	attempt := 0
 	if q.GetKind() == apipb.OwnerRead_KIND_LOGS {
@@ -35,4 +33,22 @@ func (s *Server) answerHub(ctx context.Context, q *apipb.OwnerRead, job store.Sn
 		return err
 	}
 	return s.doors.AnswerHub(ctx, q, attempt, granted, send)
+}
+
+// archivedJob returns a job from history.
+func (s *Server) archivedJob(ctx context.Context, id ares.JobID) (store.Snapshot, error) {
+	if err := s.awaitAPI(ctx); err != nil {
+		return store.Snapshot{}, err
+	}
+	return s.doors.ArchivedJob(ctx, id)
+}
+
+// awaitAPI waits until the API of a starting server is complete. The uplink may run before.
+func (s *Server) awaitAPI(ctx context.Context) error {
+	select {
+	case <-s.opened:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -28,18 +28,18 @@ type federation struct {
 const fast = "federation: {heartbeat_ms: 500}\n"
 
 // This function starts a hub without clusters.
-func startHub(t *testing.T) *federation {
+func startHub(t *testing.T, opts ...cluster.Option) *federation {
 	t.Helper()
 	f := &federation{t: t, members: map[string]*cluster.Cluster{}}
-	f.hub = cluster.Start(t, cluster.Servers(1), cluster.TLS(), cluster.Config("role: global\n"+fast))
+	f.hub = cluster.Start(t, append(opts, cluster.Servers(1), cluster.TLS(), cluster.Config("role: global\n"+fast))...)
 	f.admin = f.hub.Client()
 	return f
 }
 
 // The method `start` starts a cluster with one node of simulated GPUs. The cluster does not join yet.
-func (f *federation) start(name, gpus string) *cluster.Cluster {
+func (f *federation) start(name, gpus string, opts ...cluster.Option) *cluster.Cluster {
 	f.t.Helper()
-	c := cluster.Start(f.t, cluster.Servers(1), cluster.Config(fast))
+	c := cluster.Start(f.t, append(opts, cluster.Servers(1), cluster.Config(fast))...)
 	node := name + "-1"
 	c.StartAgentWith(node, []string{"--token-file", filepath.Join(c.Servers[0].Dir, server.NodeTokenFile), "--mock", gpus}, c.Servers[0])
 	c.AwaitOnline(node)
