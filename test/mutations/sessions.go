@@ -49,4 +49,14 @@ var userSessions = []Mutation{
 		edit(tickets, "\tt := s.tickets[hash]\n\tdelete(s.tickets, hash)\n", "\tt := s.tickets[hash]\n"),
 		inAPI("TestSessionTickets"), "is <nil>|: <nil>|used",
 	},
+	{
+		"session-recording-first", "the refusal of a session whose recording cannot be begun",
+		edit("api/service/sessionrecording.go", "h); err != nil {\n\t\treturn nil, err\n", "h); err != nil {\n\t\treturn user, nil\n"),
+		inAPI("TestUnrecordedSessions"), `was started without a recording|want "the session was refused"`,
+	},
+	{
+		"session-recording-name", "the check of the form of IDs of recordings, which become file names",
+		edit("control/sessionrecording/info.go", "\tif !idForm.MatchString(id) {\n\t\treturn ares.Errorf", "\tif id == \"?\" {\n\t\treturn ares.Errorf"),
+		Test{Package: "./control/sessionrecording", Run: "TestNamesOfRecordings"}, `want invalid`,
+	},
 }
