@@ -19,8 +19,8 @@ import (
 // A session is only possible with a running job.
 var toJoin = purpose{unique: true, states: phaseNames(func(p ares.Phase) bool { return p == ares.Running })}
 
-const sessionRights = `You need to be the user who submitted the job, or an administrator of its tenant. The begin and
-the end of each session are recorded in the audit log.
+const sessionRights = `Only the user who submitted the job and administrators of its tenant may do this. The start and the
+end of each session are recorded in the audit log.
 `
 
 const execHelp = `Run a command beside the processes of a running job, on the same node, and exit with the
