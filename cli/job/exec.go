@@ -112,6 +112,9 @@ func (a *commands) shellCommand() *cobra.Command {
 ` + sessionRights + "\n" + addressing,
 		Example: "  ares shell train\n  ares shell train --rank 3",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !output.IsTerminal(writerOf(a.In)) {
+				return exit.Usagef("ares shell needs a terminal, and standard input is none: send commands with ares exec -i %s -- sh", args[0])
+			}
 			f.terminal = true
 			return a.execute(cmd, args[0], []string{"sh", "-c", shellScript}, f)
 		},
