@@ -23,6 +23,8 @@ type CopyOptions struct {
 	Skipped func(name, why string)
 	// Copied counts the bytes that were transferred. It may be nil.
 	Copied *atomic.Int64
+	// Recorded is called if the server records what is copied. It may be called more than once, and may be nil.
+	Recorded func()
 }
 
 // copyHint ends errors about tar.
@@ -110,7 +112,7 @@ func (c *Client) tar(ctx context.Context, id string, o CopyOptions, in io.Reader
 	} else if o.Copied != nil {
 		out = &countedWriter{out, o.Copied}
 	}
-	res, err := c.Exec(ctx, id, ExecOptions{Rank: o.Rank, Argv: append([]string{"tar"}, args...), Input: in, Output: out, Errors: &errs})
+	res, err := c.Exec(ctx, id, ExecOptions{Rank: o.Rank, Argv: append([]string{"tar"}, args...), Input: in, Output: out, Errors: &errs, Recorded: o.Recorded})
 	switch {
 	case err != nil && strings.Contains(err.Error(), "command not found: tar"):
 		return ares.Errorf(ares.Conflict, "%v: %s", err, copyHint)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -76,7 +77,7 @@ func splitJobPath(text string) jobPath {
 func (a *commands) copyFiles(ctx context.Context, c *client.Client, id string, from, to jobPath, rank int) error {
 	var copied atomic.Int64
 	skips := 0
-	o := client.CopyOptions{Rank: rank, Copied: &copied, Skipped: func(name, why string) {
+	o := client.CopyOptions{Rank: rank, Copied: &copied, Recorded: sync.OnceFunc(a.tellRecorded), Skipped: func(name, why string) {
 		skips++
 		output.Printf(a.Err, "skipped %s: %s\n", output.Clean(name), output.Clean(why))
 	}}

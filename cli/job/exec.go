@@ -136,6 +136,11 @@ func (a *commands) execute(cmd *cobra.Command, job string, argv []string, f exec
 	})(cmd, []string{job}))
 }
 
+// tellRecorded tells the user that administrators can see the session.
+func (a *commands) tellRecorded() {
+	output.Printf(a.Err, "This session is recorded for administrators.\n")
+}
+
 // writerOf lets output.IsTerminal check an input.
 func writerOf(in io.Reader) io.Writer {
 	f, _ := in.(*os.File)
@@ -159,7 +164,7 @@ func (a *commands) runBeside(ctx context.Context, c *client.Client, id string, a
 		defer clean.Close()
 		o.Errors = clean
 	}
-	o.Recorded = func() { output.Printf(a.Err, "This session is recorded for administrators.\n") }
+	o.Recorded = a.tellRecorded
 	restore := func() {}
 	if f.input || f.terminal {
 		o.Input = a.In

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -84,6 +85,19 @@ func TestRecordingOfAKilledServer(t *testing.T) {
 	}
 	s.Servers[1].Start()
 	s.Servers[1].AwaitReady()
+	s.AwaitOnline("node-1")
+
+	// Copies are recorded too, and their users are told.
+	file := filepath.Join(s.Dir, "copied")
+	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	live.Await(t, cluster.Patience, "a copy that is recorded", func() (bool, string) {
+		isTold := false
+		o := client.CopyOptions{Skipped: func(string, string) {}, Recorded: func() { isTold = true }}
+		err := s.far.CopyFrom(t.Context(), id, file, t.TempDir(), o)
+		return err == nil && isTold, fmt.Sprint(isTold, err)
+	})
 }
 
 // The function `replay` returns what a recording shows.
