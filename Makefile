@@ -34,6 +34,7 @@ export ARES_TEST_ETCDCTL := $(TOOLS)/etcdctl
 export ARES_TEST_BIN     := $(CURDIR)/bin/ares
 export ARES_TEST_FAILPOINTS := $(TOOLS)/failpoints/ares
 export ARES_TEST_TOXIPROXY  := $(TOOLS)/toxiproxy
+export ARES_TEST_VERSITYGW  := $(TOOLS)/versitygw
 export ARES_TEST_VERSION    := $(VERSION)
 export ARES_TEST_WITNESS    := $(TOOLS)/witness
 export ARES_TEST_KUBE_BIN   := $(TOOLS)/kube
@@ -97,7 +98,7 @@ run: build ## Build and start a whole Ares on this machine
 export RAPID_SEED ?= 20261115
 
 .PHONY: test
-test: needs browser docker format vet build robustness-needs ## All Go and CLI tests, against real services
+test: needs browser docker format vet build robustness-needs $(ARES_TEST_VERSITYGW) ## All Go and CLI tests, against real services
 	$(GOTEST) ./archtest/...
 	$(MAKE) chart-check
 	$(MAKE) -j 2 test-packages test-beside
@@ -159,7 +160,7 @@ robustness-needs: failpoints $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) $(ARES_TEST_
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(ARES_TEST_WITNESS) ./test/chaos/robustness/witness
 
 .PHONY: race
-race: needs browser docker build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## Every test under the race detector
+race: needs browser docker build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) $(ARES_TEST_VERSITYGW) ## Every test under the race detector
 	CGO_ENABLED=1 $(GOTEST) -race ./...
 
 .PHONY: fuzz
@@ -268,7 +269,7 @@ contract: $(TOOLS)/buf ## Take the .proto files of now as the contract that late
 	tools/contract
 
 .PHONY: tools
-tools: $(TOOLS)/buf $(TOOLS)/golangci-lint $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) $(ARES_TEST_TOXIPROXY) ## Build every pinned tool into .bin
+tools: $(TOOLS)/buf $(TOOLS)/golangci-lint $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) $(ARES_TEST_TOXIPROXY) $(ARES_TEST_VERSITYGW) ## Build every pinned tool into .bin
 
 .PHONY: kube-tools
 kube-tools: $(KUBE_PROGRAMS) $(CONTAINERD_PROGRAMS) $(TOOLS)/kube/workloads ## Build Kubernetes for tests into .bin/kube: minutes once, then kept until tools/k8s, tools/containerd or tools/workloads changes
@@ -319,6 +320,10 @@ $(TOOLS)/etcd: tools/etcd/go.mod tools/etcd/go.sum
 $(TOOLS)/toxiproxy: tools/toxiproxy/go.mod tools/toxiproxy/go.sum
 	mkdir -p $(TOOLS)
 	$(call tool,tools/toxiproxy,$@,tool)
+
+$(TOOLS)/versitygw: tools/versitygw/go.mod tools/versitygw/go.sum
+	mkdir -p $(TOOLS)
+	$(call tool,tools/versitygw,$@,tool)
 
 $(TOOLS)/etcdctl: tools/etcd/go.mod tools/etcd/go.sum
 	mkdir -p $(TOOLS)

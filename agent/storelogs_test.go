@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"github.com/ares-scheduler/ares/objects/bucket"
 	"context"
 	"errors"
 	"fmt"
@@ -141,7 +142,7 @@ func TestStoredOutputIsThatOfTheNode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n++
 		key := run.Key{Job: "job-x", Fence: 1000 + n, Rank: rapid.IntRange(0, 3).Draw(t, "rank")}
-		store, err := logs.Open(logs.Config{Dir: dir, Keep: time.Hour, Gather: time.Nanosecond})
+		store, err := logs.Open(t.Context(), logs.Config{Place: bucket.InDir(dir), Keep: time.Hour, Gather: time.Nanosecond})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +259,7 @@ func newUploader(t *testing.T, dir string, output map[int]string) *Agent {
 
 func openLogStore(t *testing.T) *logs.Store {
 	t.Helper()
-	store, err := logs.Open(logs.Config{Dir: t.TempDir(), Keep: time.Hour, Gather: time.Nanosecond})
+	store, err := logs.Open(t.Context(), logs.Config{Place: bucket.InDir(t.TempDir()), Keep: time.Hour, Gather: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -419,7 +420,7 @@ func TestDeletedWhileStored(t *testing.T) {
 // BenchmarkStoreEmptyLogs measures what a short rank without output costs the node and the server, beside the call itself.
 func BenchmarkStoreEmptyLogs(b *testing.B) {
 	const atOnce = 1000 // a node does not keep more
-	store, err := logs.Open(logs.Config{Dir: b.TempDir(), Keep: time.Hour, Gather: time.Nanosecond})
+	store, err := logs.Open(b.Context(), logs.Config{Place: bucket.InDir(b.TempDir()), Keep: time.Hour, Gather: time.Nanosecond})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"github.com/ares-scheduler/ares/objects/bucket"
 	"bufio"
 	"cmp"
 	"context"
@@ -157,7 +158,7 @@ const recordingID = "20261119T140512-aaaaaaaaaa"
 
 // newRecordings returns a recorder with a recorded session in each of the two tenants.
 func newRecordings(t *testing.T) *sessionrecording.Recorder {
-	o, err := objects.Open(objects.Config{Dir: t.TempDir()})
+	o, err := objects.Open(t.Context(), objects.Config{Place: bucket.InDir(t.TempDir())})
 	must(t, err)
 	t.Cleanup(func() { _ = o.Close() })
 	r := &sessionrecording.Recorder{Objects: o, Mode: sessionrecording.Off, Log: slog.New(slog.DiscardHandler), Now: time.Now}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"github.com/ares-scheduler/ares/objects/bucket"
 	"errors"
 	"io"
 	"log/slog"
@@ -20,7 +21,7 @@ import (
 // newCode returns the code of jobs with a directory of its own.
 func newCode(t *testing.T, c *Config) *code.Code {
 	t.Helper()
-	o, err := objects.Open(objects.Config{Dir: t.TempDir()})
+	o, err := objects.Open(t.Context(), objects.Config{Place: bucket.InDir(t.TempDir())})
 	must(t, err)
 	t.Cleanup(func() { must(t, o.Close()) })
 	return &code.Code{Store: c.Store, View: c.View, Log: slog.New(slog.DiscardHandler), Objects: o}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"github.com/ares-scheduler/ares/objects/bucket"
 	"bytes"
 	"context"
 	"errors"
@@ -38,7 +39,7 @@ func newLogStage(t *testing.T) *logStage {
 	t.Helper()
 	s := &logStage{dir: t.TempDir()}
 	var err error
-	s.stored, err = logs.Open(logs.Config{Dir: s.dir, Keep: 24 * time.Hour, Gather: time.Nanosecond})
+	s.stored, err = logs.Open(t.Context(), logs.Config{Place: bucket.InDir(s.dir), Keep: 24 * time.Hour, Gather: time.Nanosecond})
 	must(t, err)
 	t.Cleanup(func() { _ = s.stored.Close() })
 	s.house = newHouse(t, func(c *Config) {

@@ -71,6 +71,7 @@ var soleImporters = []struct {
 	{"github.com/pressly/goose", "history", "SQL holds history only; a decision never reads it"},
 	{"github.com/redis/go-redis", "rediscache", "Redis is optional, so one package handles its absence"},
 	{"gocloud.dev", "objects", "the bucket of objects is private to objects"},
+	{"github.com/aws/aws-sdk-go-v2", "objects", "the bucket of objects is private to objects"},
 	{"k8s.io", "kube", "everything else runs without Kubernetes"},
 	{"sigs.k8s.io", "kube", "everything else runs without Kubernetes"},
 }

@@ -3,8 +3,6 @@ package objects
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"gocloud.dev/blob"
@@ -61,7 +59,7 @@ func (s *Store) Collect(ctx context.Context, refs func(context.Context) ([]Ref, 
 			continue
 		}
 		if err = s.bucket.Delete(ctx, x.Key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-			return done, s.failed("delete an object", err)
+			return done, s.bucket.Problem("delete an object", err)
 		}
 		done.Deleted, done.Bytes = done.Deleted+1, done.Bytes+x.Size
 	}
@@ -133,21 +131,11 @@ func (k *kept) add(generations []int64, object knownKey) {
 	}
 }
 
-// The method `prune` removes the empty directories of old generations, which the file driver leaves. A directory that is not empty stays.
+// The method `prune` removes what deleting leaves behind.
 func (s *Store) prune(old []int64) error {
 	var errs []error
 	for _, g := range old {
-		top := filepath.Join(s.cfg.Dir, trimSlash(prefix(g)))
-		dirs := []string{top}
-		errs = append(errs, filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
-			if err == nil && d.IsDir() && path != top {
-				dirs = append(dirs, path)
-			}
-			return nil
-		}))
-		for _, dir := range slices.Backward(dirs) {
-			_ = os.Remove(dir)
-		}
+		errs = append(errs, s.bucket.Prune(prefix(g)))
 	}
 	return errors.Join(errs...)
 }

@@ -11,7 +11,7 @@ import (
 // TestSnapshotsAreDurable checks that Commit writes the chunks of a snapshot to the disk before it stores the snapshot, and
 // then the snapshot, before it answers. A job is accepted only with a stored snapshot, so a power failure cannot lose its code.
 func TestSnapshotsAreDurable(t *testing.T) {
-	s := openAt(t, t.TempDir(), newClock(), 0)
+	s := openPlace(t, somewhere(t), newClock(), 0)
 	e, chunks := snapshot(t, "one", "two")
 	stored := func(kind string, d tree.Digest) bool {
 		ok, err := s.bucket.Exists(t.Context(), key(s.generation(), knownKey{"red", kind, d}))
@@ -23,7 +23,7 @@ func TestSnapshotsAreDurable(t *testing.T) {
 	var seen []bool // whether the snapshot was stored, at each flush
 	full := errors.New("input/output error")
 	fail := true
-	s.flush = func(string) error {
+	s.flush = func() error {
 		for d := range chunks {
 			if !stored(chunkKind, d) {
 				t.Errorf("flushed without the chunk %s", d)

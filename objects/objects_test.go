@@ -14,6 +14,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/objects/bucket"
 	"github.com/ares-scheduler/ares/objects/tree"
 )
 
@@ -39,7 +40,17 @@ func newClock() *clock { return &clock{now: time.Date(2026, 11, 1, 7, 59, 0, 0, 
 
 func openAt(t testing.TB, dir string, c *clock, limit int64) *Store {
 	t.Helper()
-	s, err := Open(Config{Dir: dir, Now: c.Now, TenantBytes: limit})
+	return openPlace(t, bucket.InDir(dir), c, limit)
+}
+
+// The function `somewhere` returns a new place for objects. TestInS3 replaces it.
+var somewhere = inTempDir
+
+func inTempDir(t testing.TB) bucket.Place { return bucket.InDir(t.TempDir()) }
+
+func openPlace(t testing.TB, place bucket.Place, c *clock, limit int64) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), Config{Place: place, Now: c.Now, TenantBytes: limit})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +125,7 @@ func collect(t testing.TB, s *Store, refs func(context.Context) ([]Ref, error)) 
 }
 
 func TestOnlyChangedChunksAreMissing(t *testing.T) {
-	s := openAt(t, t.TempDir(), newClock(), 0)
+	s := openPlace(t, somewhere(t), newClock(), 0)
 	e, chunks := snapshot(t, "one", "two", "three")
 	if n := upload(t, s, "vision", e, chunks); n != 4 {
 		t.Errorf("the first upload sent %d chunks", n)
@@ -133,7 +144,7 @@ func TestOnlyChangedChunksAreMissing(t *testing.T) {
 
 // TestTenantsDoNotSeeEachOther checks that a tenant neither reads nor finds out what another has stored.
 func TestTenantsDoNotSeeEachOther(t *testing.T) {
-	s := openAt(t, t.TempDir(), newClock(), 0)
+	s := openPlace(t, somewhere(t), newClock(), 0)
 	e, chunks := snapshot(t, "secret", "code")
 	all := upload(t, s, "vision", e, chunks)
 	if _, err := content(t, s, "speech", e.Digest); ares.CodeOf(err) != ares.NotFound {
@@ -153,7 +164,7 @@ func TestTenantsDoNotSeeEachOther(t *testing.T) {
 }
 
 func TestCommitRefusesBadTrees(t *testing.T) {
-	s := openAt(t, t.TempDir(), newClock(), 0)
+	s := openPlace(t, somewhere(t), newClock(), 0)
 	d := tree.Sum([]byte("x"))
 	for _, bad := range []*apipb.TreeEntry{
 		{Path: []byte("../x"), Kind: apipb.TreeEntry_KIND_FILE, Size: 1, Chunks: [][]byte{d[:]}},
@@ -183,7 +194,7 @@ func TestCommitRefusesBadTrees(t *testing.T) {
 
 func TestQuota(t *testing.T) {
 	c := newClock()
-	s := openAt(t, t.TempDir(), c, 3000)
+	s := openPlace(t, somewhere(t), c, 3000)
 	put := func(tenant string, n int) error {
 		return s.Put(t.Context(), tenant, []byte(fmt.Sprintf("%01000d", n)))
 	}
@@ -234,7 +245,7 @@ func TestUnusedObjectsAreDeletedAfterADay(t *testing.T) {
 
 func TestObjectsOfJobsStay(t *testing.T) {
 	c := newClock()
-	s := openAt(t, t.TempDir(), c, 0)
+	s := openPlace(t, somewhere(t), c, 0)
 	e, chunks := snapshot(t, "one", "two")
 	upload(t, s, "vision", e, chunks)
 	upload(t, s, "speech", e, chunks)

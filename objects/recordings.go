@@ -3,8 +3,6 @@ package objects
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -12,7 +10,6 @@ import (
 	"gocloud.dev/gcerrors"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/objects/whole"
 )
 
 // recordingsPrefix begins the keys of recorded sessions. It is no generation, so Collect leaves them alone: package
@@ -33,7 +30,7 @@ type StoredRecording struct {
 
 // PutRecordingPart stores a part of a recording, or replaces it. Readers see the old or the new one, and never a mixture.
 func (s *Store) PutRecordingPart(ctx context.Context, r RecordingRef, part string, data []byte) error {
-	return s.failed("store a recording", whole.Write(ctx, s.bucket, r.prefix()+part, data))
+	return s.bucket.Problem("store a recording", s.bucket.Write(ctx, r.prefix()+part, data))
 }
 
 // RecordingPart returns a part of a recording.
@@ -42,7 +39,7 @@ func (s *Store) RecordingPart(ctx context.Context, r RecordingRef, part string) 
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		return nil, ares.Errorf(ares.NotFound, "the recording %s is not stored, or is stored no longer: see `ares session list`", r.ID)
 	}
-	return data, s.failed("read a recording", err)
+	return data, s.bucket.Problem("read a recording", err)
 }
 
 // RecordedTenants returns the tenants that have recordings, sorted.
@@ -73,7 +70,7 @@ func (s *Store) listDirs(ctx context.Context, prefix string) (out []string, err 
 		}
 	}
 	slices.Sort(out)
-	return slices.Compact(out), s.failed("list recordings", err)
+	return slices.Compact(out), s.bucket.Problem("list recordings", err)
 }
 
 // Recordings returns the recordings of a tenant, the oldest first.
@@ -106,11 +103,9 @@ func (s *Store) DeleteRecording(ctx context.Context, r RecordingRef) error {
 	var errs []error
 	for _, x := range list {
 		if err = s.bucket.Delete(ctx, x.Key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-			errs = append(errs, s.failed("delete a recording", err))
+			errs = append(errs, s.bucket.Problem("delete a recording", err))
 		}
 	}
-	// The file driver leaves directories. One that is not empty stays.
-	_ = os.Remove(filepath.Join(s.cfg.Dir, filepath.FromSlash(r.prefix())))
-	_ = os.Remove(filepath.Join(s.cfg.Dir, recordingsPrefix, r.Tenant))
+	_ = s.bucket.Prune(recordingsPrefix + r.Tenant) // what stays is removed with the next one
 	return errors.Join(errs...)
 }

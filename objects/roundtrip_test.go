@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"github.com/ares-scheduler/ares/objects/bucket"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -107,7 +108,7 @@ func TestTreeInTheJob(t *testing.T) {
 	} else if err := flag.Set("rapid.checks", "60"); err != nil {
 		t.Fatal(err)
 	}
-	store, err := objects.Open(objects.Config{Dir: t.TempDir()})
+	store, err := objects.Open(t.Context(), objects.Config{Place: bucket.InDir(t.TempDir())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +297,7 @@ func TestUnpackOnAFullDisk(t *testing.T) {
 		t.Skipf("this machine does not permit mounts: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
-	store, err := objects.Open(objects.Config{Dir: t.TempDir()})
+	store, err := objects.Open(t.Context(), objects.Config{Place: bucket.InDir(t.TempDir())})
 	if err != nil {
 		t.Fatal(err)
 	}

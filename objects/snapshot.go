@@ -120,7 +120,7 @@ func (s *Store) copyForward(ctx context.Context, k knownKey, old []int64, now in
 			continue // it was not there, or Collect has just deleted it
 		}
 		if err != nil {
-			return false, s.failed("keep an object", err)
+			return false, s.bucket.Problem("keep an object", err)
 		}
 		s.remember(k, now)
 		return true, nil

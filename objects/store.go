@@ -5,20 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"gocloud.dev/blob"
-	"gocloud.dev/blob/fileblob"
 	"gocloud.dev/gcerrors"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/objects/bucket"
 	"github.com/ares-scheduler/ares/objects/tree"
-	"github.com/ares-scheduler/ares/objects/whole"
 )
 
 // generationTime is the length of a generation. See the package comment.
@@ -32,8 +28,8 @@ const (
 
 // Config says where a Store keeps objects, and how many.
 type Config struct {
-	// Dir is the directory of the objects. All servers of a cluster share it.
-	Dir string
+	// Place is the directory or the bucket of the objects. All servers of a cluster share it.
+	Place bucket.Place
 	// TenantBytes limits the objects of one tenant. 0 means no limit.
 	TenantBytes int64
 	// Now is the clock. The default is time.Now.
@@ -43,8 +39,8 @@ type Config struct {
 // Store stores chunks and snapshots. It is safe for concurrent use.
 type Store struct {
 	cfg    Config
-	bucket *blob.Bucket
-	flush  func(dir string) error // writes what is stored to the disk; tests replace it
+	bucket *bucket.Bucket
+	flush  func() error // writes what is stored to the disk; tests replace it
 
 	mu    sync.Mutex
 	known map[knownKey]int64 // the generation of objects that were written or found lately
@@ -59,30 +55,29 @@ type knownKey struct {
 // maxKnown limits the memory for known objects to about 20 MB. When it is reached, all are forgotten and looked up again.
 const maxKnown = 200_000
 
-// Open opens the store, and creates its directory.
-func Open(cfg Config) (*Store, error) {
+// Open opens the store.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	// The objects are users' code, so only the server's own user may read them. The temporary files are in the directory
-	// itself, because a rename does not work between file systems.
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("create the directory for objects: %w", err)
-	}
-	dir, err := filepath.Abs(cfg.Dir)
+	b, err := bucket.Open(ctx, cfg.Place)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Dir = dir
-	bucket, err := fileblob.OpenBucket(dir, &fileblob.Options{DirFileMode: 0o700, NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
-	if err != nil {
-		return nil, fmt.Errorf("open the directory for objects: %w", err)
-	}
-	return &Store{cfg: cfg, bucket: bucket, flush: flush, known: map[knownKey]int64{}, used: map[string]*usage{}}, nil
+	return &Store{cfg: cfg, bucket: b, flush: b.Flush, known: map[knownKey]int64{}, used: map[string]*usage{}}, nil
 }
 
 // Close closes the store.
 func (s *Store) Close() error { return s.bucket.Close() }
+
+// Refuse closes the store, because its place must not be used. All calls from then on fail with the given error.
+func (s *Store) Refuse(why *ares.Error) error { return s.bucket.Refuse(why) }
+
+// Place returns where the objects are.
+func (s *Store) Place() bucket.Place { return s.bucket.Place() }
+
+// Identity returns the ID of the place. The first server that asks for it draws it.
+func (s *Store) Identity(ctx context.Context) (string, error) { return s.bucket.Identity(ctx) }
 
 func (s *Store) generation() int64 { return s.cfg.Now().Unix() / int64(generationTime/time.Second) }
 
@@ -115,8 +110,8 @@ func (s *Store) Put(ctx context.Context, tenant string, chunk []byte) error {
 }
 
 func (s *Store) write(ctx context.Context, k knownKey, generation int64, data []byte) error {
-	if err := whole.Write(ctx, s.bucket, key(generation, k), data); err != nil {
-		return s.failed("store an object", err)
+	if err := s.bucket.Write(ctx, key(generation, k), data); err != nil {
+		return s.bucket.Problem("store an object", err)
 	}
 	s.remember(k, generation)
 	return nil
@@ -126,16 +121,16 @@ func (s *Store) write(ctx context.Context, k knownKey, generation int64, data []
 // snapshot before the caller tells anybody: after a power failure there is no snapshot without its chunks, and no job without
 // its snapshot.
 func (s *Store) writeSnapshot(ctx context.Context, k knownKey, generation int64, root []byte) error {
-	if err := s.flush(s.cfg.Dir); err != nil {
-		return s.failed("write objects to the disk", err)
+	if err := s.flush(); err != nil {
+		return s.bucket.Problem("write objects to the disk", err)
 	}
 	if err := s.write(ctx, k, generation, root); err != nil {
 		return err
 	}
-	if err := s.flush(s.cfg.Dir); err != nil {
+	if err := s.flush(); err != nil {
 		s.forget(k)
 		_ = s.bucket.Delete(ctx, key(generation, k)) // the next upload stores it again
-		return s.failed("write a snapshot to the disk", err)
+		return s.bucket.Problem("write a snapshot to the disk", err)
 	}
 	return nil
 }
@@ -167,7 +162,7 @@ func (s *Store) find(ctx context.Context, k knownKey, now, older int64) (int64, 
 	for g := now; g >= now-older; g-- {
 		found, err := s.bucket.Exists(ctx, key(g, k))
 		if err != nil {
-			return -1, s.failed("look for an object", err)
+			return -1, s.bucket.Problem("look for an object", err)
 		}
 		if found {
 			s.remember(k, g)
@@ -191,7 +186,7 @@ func (s *Store) locate(ctx context.Context, k knownKey) (int64, error) {
 	for i := len(all) - 1; i >= 0; i-- {
 		found, err := s.bucket.Exists(ctx, key(all[i], k))
 		if err != nil || found {
-			return all[i], s.failed("look for an object", err)
+			return all[i], s.bucket.Problem("look for an object", err)
 		}
 	}
 	return -1, nil
@@ -220,7 +215,7 @@ func (s *Store) generationsOnce(ctx context.Context) ([]int64, error) {
 			return out, nil
 		}
 		if err != nil {
-			return nil, s.failed("list objects", err)
+			return nil, s.bucket.Problem("list objects", err)
 		}
 		if g, ok := parseGeneration(trimSlash(x.Key)); ok && x.IsDir {
 			out = append(out, g)
@@ -251,30 +246,16 @@ func (s *Store) read(ctx context.Context, k knownKey) ([]byte, error) {
 		return nil, gone(k)
 	}
 	if err != nil {
-		return nil, s.failed("read an object", err)
+		return nil, s.bucket.Problem("read an object", err)
 	}
 	if tree.Sum(data) != k.digest {
 		s.forget(k)
 		_ = s.bucket.Delete(ctx, key(at, k)) // if this fails, the next read tries it again
-		return nil, ares.Errorf(ares.NotFound, "the %s %s of the job's code was damaged on the server's disk: submit the job again with --sync", k.kind, k.digest)
+		return nil, ares.Errorf(ares.NotFound, "the %s %s of the job's code was damaged where the server stores it: submit the job again with --sync", k.kind, k.digest)
 	}
 	return data, nil
 }
 
 func gone(k knownKey) error {
 	return ares.Errorf(ares.NotFound, "the %s %s of the job's code is not stored, or is stored no longer: submit the job again with --sync", k.kind, k.digest)
-}
-
-// The method `failed` turns an error of the bucket into one of Ares.
-func (s *Store) failed(doing string, err error) error {
-	var known *ares.Error
-	switch {
-	case err == nil || errors.As(err, &known):
-		return err
-	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
-		return err
-	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
-		return ares.Errorf(ares.LimitReached, "%s: the disk of the server's objects is full: an administrator must free space in %s", doing, s.cfg.Dir)
-	}
-	return ares.Errorf(ares.Unavailable, "%s in %s: %s", doing, s.cfg.Dir, err)
 }

@@ -91,7 +91,7 @@ func (s *Store) listOnce(ctx context.Context, prefix string) (out []*blob.ListOb
 			break
 		}
 		if err != nil {
-			return nil, s.failed("list objects", err)
+			return nil, s.bucket.Problem("list objects", err)
 		}
 		out, token = append(out, list...), next
 	}

@@ -9,6 +9,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/control/code"
 	"github.com/ares-scheduler/ares/objects"
+	"github.com/ares-scheduler/ares/objects/bucket"
+	"github.com/ares-scheduler/ares/pause"
 )
 
 // ObjectsDir is the name of the default directory for objects in the data directory.
@@ -23,6 +25,12 @@ type ObjectsConfig struct {
 	// default, because other servers may use the same store: without a directory
 	// they refuse --sync, and output stays on its node only.
 	Dir string `yaml:"dir"`
+	// URL is a bucket of an S3 server, instead of a directory:
+	// s3://BUCKET/PREFIX?region=REGION&endpoint=https://HOST:PORT. Only the bucket
+	// is required. Every cluster needs a bucket or a prefix of its own. The
+	// credentials are those of Amazon's tools, such as AWS_ACCESS_KEY_ID and
+	// AWS_SECRET_ACCESS_KEY in the server's environment.
+	URL string `yaml:"url"`
 	// TenantMB limits the code that one tenant has stored, in MiB. Code that no
 	// job uses is deleted after 24 hours. Default 10240; 0 for no limit.
 	TenantMB int `yaml:"tenant_mb"`
@@ -56,63 +64,123 @@ func (c *ObjectsConfig) check(p *ares.Problems) {
 	if c.Dir != "" && !filepath.IsAbs(c.Dir) {
 		p.Add("objects.dir", "%q is not absolute: start it with /", c.Dir)
 	}
+	if c.URL == "" {
+		return
+	}
+	if _, err := bucket.ParseURL(c.URL); err != nil {
+		p.Add("objects.url", "%s", err)
+	}
+	if c.Dir != "" {
+		p.Add("objects.url", "objects.dir is set too, and objects are kept in one place: remove one of the two")
+	}
 }
 
-// noObjects is what users and administrators are told if the servers may not share a directory.
-const noObjects = "this server cannot keep the code of jobs, because several servers may use its store and objects.dir is not set: " +
-	"an administrator must set objects.dir (ARES_OBJECTS_DIR) to one directory that all servers share, or you submit without --sync"
+// The method `shared` returns the place that all servers of a store use, or false if none is set.
+func (c *ObjectsConfig) shared() (bucket.Place, bool) {
+	if c.URL != "" {
+		place, err := bucket.ParseURL(c.URL)
+		return place, err == nil // it was checked when the configuration was read
+	}
+	return bucket.InDir(c.Dir), c.Dir != ""
+}
 
-// openCode opens the directory for the code of jobs. If this is not possible, the server starts nevertheless, because most
+// noObjects is what users and administrators are told if the servers may not share a place.
+const noObjects = "this server cannot keep the code of jobs, because several servers may use its store, and neither objects.url nor objects.dir is set: " +
+	"an administrator must set objects.url (ARES_OBJECTS_URL) to a bucket, or objects.dir (ARES_OBJECTS_DIR) to one directory that all servers share, or you submit without --sync"
+
+// openCode opens the place for the code of jobs. If this is not possible, the server starts nevertheless, because most
 // jobs bring no code.
 func (s *Server) openCode(ctx context.Context) *code.Code {
 	out := &code.Code{Store: s.Store, View: s.View, Log: s.log, Disabled: noObjects}
-	dir := s.cfg.Objects.Dir
-	if dir == "" && len(s.cfg.Etcd.Endpoints) > 0 {
+	place, isShared := s.cfg.Objects.shared()
+	if !isShared && len(s.cfg.Etcd.Endpoints) > 0 {
 		return out
 	}
-	if dir == "" {
-		dir = filepath.Join(s.cfg.DataDir, ObjectsDir)
+	if !isShared {
+		place = bucket.InDir(filepath.Join(s.cfg.DataDir, ObjectsDir))
 	}
-	opened, err := objects.Open(objects.Config{Dir: dir, TenantBytes: int64(s.cfg.Objects.TenantMB) << 20})
+	opened, err := objects.Open(ctx, objects.Config{Place: place, TenantBytes: int64(s.cfg.Objects.TenantMB) << 20})
+	if err != nil {
+		err = s.unusable(err)
+	} else if len(s.cfg.Etcd.Endpoints) > 0 || place.URL != nil {
+		err = s.checkObjects(ctx, opened)
+		if place.URL != nil && ares.CodeOf(err) == ares.Unavailable {
+			s.log.Warn("the place for objects does not answer; trying again", "error", err)
+			s.runPart("compare objects", func() error { return s.compareObjects(ctx, opened) })
+			err = nil
+		}
+		if err != nil {
+			_ = opened.Close()
+		}
+	}
 	if err != nil {
 		s.log.Error("this server cannot keep the code of jobs", "error", err)
-		out.Disabled = "this server cannot keep the code of jobs: an administrator must make objects.dir usable: " + err.Error()
+		out.Disabled = "this server cannot keep the code of jobs: " + err.Error()
 		return out
-	}
-	if len(s.cfg.Etcd.Endpoints) > 0 {
-		if err = s.checkObjects(ctx, opened); err != nil {
-			s.log.Error("this server cannot keep the code of jobs", "error", err)
-			out.Disabled = "this server cannot keep the code of jobs: " + err.Error()
-			_ = opened.Close()
-			return out
-		}
 	}
 	out.Objects = opened
 	return out
 }
 
-// checkObjects returns an error if the other servers of the store keep objects in another directory. A job that one of them
-// accepts could not get its code from this server.
-func (s *Server) checkObjects(ctx context.Context, opened *objects.Store) error {
-	mine, err := opened.Identity()
-	if err != nil {
-		return fmt.Errorf("an administrator must make objects.dir usable: %w", err)
+func (s *Server) unusable(err error) error {
+	return fmt.Errorf("an administrator must make %s usable: %w", s.cfg.Objects.setting(), err)
+}
+
+// The method `setting` returns the setting that says where the objects are.
+func (c *ObjectsConfig) setting() string {
+	if c.URL != "" {
+		return "objects.url"
 	}
-	ctx, cancel := context.WithTimeout(ctx, objectsWithin)
-	defer cancel()
-	shared, err := s.Store.ObjectsIdentity(ctx, mine)
-	if err != nil {
-		return fmt.Errorf("its directory could not be compared with that of the other servers: an administrator must start it again: %w", err)
-	}
-	if shared != mine {
-		return fmt.Errorf("objects.dir is %s with the ID %s, but the servers of this store share a directory with the ID %s: an administrator must set objects.dir "+
-			"(ARES_OBJECTS_DIR) to the directory that all servers share, or, if the directory was replaced, write %s into its file %s, and start the server again",
-			opened.Dir(), mine, shared, shared, objects.IdentityFile)
+	return "objects.dir"
+}
+
+// compareEvery is how often a server asks an S3 server that does not answer. Tests change it.
+var compareEvery = 10 * time.Second
+
+// compareObjects is checkObjects for a place that does not answer yet. Until it does, nothing can be stored there or read. If it turns
+// out to be another than that of the other servers, the server stops using it, at most compareEvery after it has answered.
+func (s *Server) compareObjects(ctx context.Context, opened *objects.Store) error {
+	for pause.For(ctx, compareEvery) {
+		err := s.checkObjects(ctx, opened)
+		switch {
+		case ctx.Err() != nil || ares.CodeOf(err) == ares.Unavailable:
+			continue
+		case err != nil:
+			s.log.Error("this server cannot keep the code of jobs", "error", err)
+			_ = opened.Refuse(ares.Errorf(ares.FeatureDisabled, "%s", err))
+		default:
+			s.log.Info("the place for objects answers", "place", opened.Place())
+		}
+		return nil
 	}
 	return nil
 }
 
-// objectsWithin limits how long the start of a server waits for the ID of the shared directory.
+// checkObjects returns an error if the other servers of the store keep objects in another place. A job that one of them
+// accepts could not get its code from this server.
+func (s *Server) checkObjects(ctx context.Context, opened *objects.Store) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, objectsWithin, ares.Errorf(ares.Unavailable, "%s did not answer within %s", opened.Place(), objectsWithin))
+	defer cancel()
+	mine, err := opened.Identity(ctx)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return s.unusable(err)
+	}
+	shared, err := s.Store.ObjectsIdentity(ctx, mine)
+	if err != nil {
+		return fmt.Errorf("it could not be compared with that of the other servers: an administrator must start this server again: %s", err)
+	}
+	if shared != mine {
+		return fmt.Errorf("%s is %s with the ID %s, but the servers of this store share a place with the ID %s: an administrator must set %s "+
+			"to the place that all servers share, or, if it was replaced, write %s into its file %s, and start the server again",
+			s.cfg.Objects.setting(), opened.Place(), mine, shared, s.cfg.Objects.setting(), shared, bucket.IdentityFile)
+	}
+	return nil
+}
+
+// objectsWithin limits how long the start of a server waits for the ID of the shared place.
 const objectsWithin = 10 * time.Second
 
 func (s *Server) closeCode() {

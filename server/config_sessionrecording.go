@@ -40,8 +40,8 @@ func (c *SessionRecordingConfig) check(all *Config, p *ares.Problems) {
 	switch mode := sessionrecording.Mode(c.Record); {
 	case mode != sessionrecording.Off && mode != sessionrecording.Terminal && mode != sessionrecording.All:
 		p.Add("session_recording.record", "%q is unknown: use off, terminal or all", c.Record)
-	case mode != sessionrecording.Off && len(all.Etcd.Endpoints) > 0 && all.Objects.Dir == "":
-		p.Add("session_recording.record", "needs objects.dir with etcd.endpoints: set it to one directory that all servers share")
+	case mode != sessionrecording.Off && len(all.Etcd.Endpoints) > 0 && all.Objects.Dir == "" && all.Objects.URL == "":
+		p.Add("session_recording.record", "needs objects.url or objects.dir with etcd.endpoints: set one to a bucket or a directory that all servers share")
 	}
 }
 

@@ -271,7 +271,7 @@ func (s *Server) startLoop(run context.Context, m *serverMetrics) (alert func() 
 	s.Code = s.openCode(run)
 	s.sessionRecorder = s.newSessionRecorder()
 	s.Admission.Code = s.Code
-	s.logs, s.noLogs = s.openLogs()
+	s.logs, s.noLogs = s.openLogs(run)
 	m.watchLogs(s.logs)
 	s.Loop = scheduler.NewLoop(s.View, s.cfg.engine())
 	recorder.AddUsage = s.Loop.AddUsage

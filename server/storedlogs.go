@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,23 +11,23 @@ import (
 	"github.com/ares-scheduler/ares/store"
 )
 
-// logsDir is the directory for the output of ended jobs, in the directory for objects.
+// logsDir begins the keys of the output of ended jobs.
 const logsDir = "logs"
 
-// openLogs opens the directory for the output of ended jobs. If this is not possible, output can be read only while its node is connected.
-func (s *Server) openLogs() (stored *logs.Store, why string) {
+// openLogs opens the place for the output of ended jobs. If this is not possible, output can be read only while its node is connected.
+func (s *Server) openLogs(ctx context.Context) (stored *logs.Store, why string) {
 	switch c := &s.cfg.Objects; {
 	case c.LogDays == 0:
 		return nil, "this server does not store the output of jobs (objects.log_days is 0)"
 	case s.Code.Objects == nil:
-		return nil, "this server does not store the output of jobs, because it has no directory for objects (objects.dir)"
+		return nil, "this server does not store the output of jobs, because it has no place for objects (objects.url or objects.dir)"
 	default:
-		stored, err := logs.Open(logs.Config{
-			Dir: filepath.Join(s.Code.Objects.Dir(), logsDir), TenantBytes: int64(c.TenantLogMB) << 20, Keep: time.Duration(c.LogDays) * 24 * time.Hour,
+		stored, err := logs.Open(ctx, logs.Config{
+			Place: s.Code.Objects.Place().Sub(logsDir), TenantBytes: int64(c.TenantLogMB) << 20, Keep: time.Duration(c.LogDays) * 24 * time.Hour,
 		})
 		if err != nil {
 			s.log.Error("this server cannot store the output of jobs", "error", err)
-			return nil, "this server cannot store the output of jobs: an administrator must make objects.dir usable: " + err.Error()
+			return nil, "this server cannot store the output of jobs: an administrator must make " + c.setting() + " usable: " + err.Error()
 		}
 		return stored, ""
 	}

@@ -1,6 +1,7 @@
 package sessionrecording
 
 import (
+	"github.com/ares-scheduler/ares/objects/bucket"
 	"bytes"
 	"context"
 	"errors"
@@ -40,7 +41,7 @@ func must(t tester, err error) {
 // recorderAt returns a Recorder over a directory.
 func recorderAt(t tester, dir string) *Recorder {
 	t.Helper()
-	o, err := objects.Open(objects.Config{Dir: dir})
+	o, err := objects.Open(t.Context(), objects.Config{Place: bucket.InDir(dir)})
 	must(t, err)
 	t.Cleanup(func() { _ = o.Close() })
 	return &Recorder{Objects: o, Mode: All, MaxBytes: 16 << 20, TenantBytes: 1 << 30, Keep: 30 * 24 * time.Hour, Log: slog.New(slog.DiscardHandler), Now: time.Now}

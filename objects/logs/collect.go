@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -56,7 +54,7 @@ func (s *Store) listOnce(ctx context.Context, prefix string) (out []storedPack, 
 			break
 		}
 		if err != nil {
-			return nil, s.problem("list logs", err)
+			return nil, s.bucket.Problem("list logs", err)
 		}
 		for _, x := range list {
 			p := storedPack{key: x.Key, size: x.Size, changed: x.ModTime}
@@ -125,7 +123,7 @@ func (s *Store) trim(ctx context.Context, all []storedPack, limit, size int64) (
 func (s *Store) delete(ctx context.Context, key string) error {
 	s.indexes.forget(key)
 	if err := s.bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-		return s.problem("delete logs", err)
+		return s.bucket.Problem("delete logs", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,21 +169,5 @@ func (s *Store) Collect(ctx context.Context) (done Collected, err error) {
 			return done, err
 		}
 	}
-	return done, s.prune()
-}
-
-// The method `prune` removes empty directories, which the file driver leaves. A directory that is not empty stays. A directory that another
-// server writes into at this moment may go too; the node then sends its logs again.
-func (s *Store) prune() error {
-	var dirs []string
-	err := filepath.WalkDir(s.cfg.Dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.IsDir() && path != s.cfg.Dir {
-			dirs = append(dirs, path)
-		}
-		return nil
-	})
-	for _, dir := range slices.Backward(dirs) {
-		_ = os.Remove(dir)
-	}
-	return err
+	return done, s.bucket.Prune("") // a node whose write fails because of it sends its logs again
 }

@@ -19,6 +19,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/joblog"
+	"github.com/ares-scheduler/ares/objects/bucket"
 )
 
 var placed = time.Unix(1_800_000_000, 0)
@@ -30,15 +31,20 @@ type stage struct {
 	now time.Time
 }
 
+// The function `somewhere` returns a new place for logs. TestInS3 replaces it.
+var somewhere = inTempDir
+
+func inTempDir(t testing.TB) bucket.Place { return bucket.InDir(t.TempDir()) }
+
 func newStage(t *testing.T, change ...func(*Config)) *stage {
 	t.Helper()
 	s := &stage{t: t, now: placed.Add(time.Minute)}
-	cfg := Config{Dir: t.TempDir(), Keep: 24 * time.Hour, Gather: time.Nanosecond, Now: func() time.Time { return s.now }}
+	cfg := Config{Place: somewhere(t), Keep: 24 * time.Hour, Gather: time.Nanosecond, Now: func() time.Time { return s.now }}
 	for _, f := range change {
 		f(&cfg)
 	}
 	var err error
-	if s.Store, err = Open(cfg); err != nil {
+	if s.Store, err = Open(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
@@ -160,7 +166,7 @@ func TestMissingPieces(t *testing.T) {
 func TestDamagedPacks(t *testing.T) {
 	s := newStage(t)
 	s.must(s.put("vision", logOf(10, text, 0, 2)))
-	path := filepath.Join(s.cfg.Dir, filepath.FromSlash(s.packs()[0]))
+	path := filepath.Join(s.bucket.Place().Dir, filepath.FromSlash(s.packs()[0]))
 	good, err := os.ReadFile(path)
 	s.must(err)
 	s.must(s.put("vision", logOf(10, text, 2, 4)))
@@ -241,7 +247,7 @@ func TestTheOldestLogsGoFirst(t *testing.T) {
 func TestCollect(t *testing.T) {
 	s := newStage(t)
 	s.must(s.put("vision", logOf(1, text, 0, 9)))
-	rest := filepath.Join(s.cfg.Dir, filepath.FromSlash(dirOf("vision", hourOf(placed))), "fileblob123")
+	rest := filepath.Join(s.bucket.Place().Dir, filepath.FromSlash(dirOf("vision", hourOf(placed))), "fileblob123")
 	s.must(os.WriteFile(rest, []byte("half"), 0o600))
 	s.must(os.Chtimes(rest, placed, placed))
 	s.now = s.now.Add(23 * time.Hour)
@@ -262,7 +268,7 @@ func TestCollect(t *testing.T) {
 	if done, err = s.Collect(t.Context()); err != nil || done.Deleted != 1 {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	if left, err := os.ReadDir(s.cfg.Dir); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(s.bucket.Place().Dir); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }
@@ -270,20 +276,20 @@ func TestCollect(t *testing.T) {
 // TestFullDisk lets the disk be nearly full, and full. The error says what to do, nothing half remains, and the next call succeeds.
 func TestFullDisk(t *testing.T) {
 	s := newStage(t)
-	s.free = func(string) (int64, error) { return keepFree - 1, nil }
+	s.free = func() (int64, bool) { return keepFree - 1, true }
 	err := s.put("vision", logOf(1, text, 0, 9))
 	if ares.CodeOf(err) != ares.LimitReached || !strings.Contains(err.Error(), "objects.log_days") {
 		t.Errorf("nearly full: %v", err)
 	}
-	s.free = freeBytes
+	s.free = s.bucket.Free
 	s.Store.flush = func(string) error { return syscall.ENOSPC }
-	if err = s.put("vision", logOf(1, text, 0, 9)); ares.CodeOf(err) != ares.LimitReached || !strings.Contains(err.Error(), "free space in "+s.cfg.Dir) {
+	if err = s.put("vision", logOf(1, text, 0, 9)); ares.CodeOf(err) != ares.LimitReached || !strings.Contains(err.Error(), "free space in "+s.bucket.Place().Dir) {
 		t.Errorf("full: %v", err)
 	}
 	if _, found, _ := s.text("vision", 1); found != nil {
 		t.Error("a log that may not be on the disk is found")
 	}
-	s.Store.flush = flush
+	s.Store.flush = s.bucket.FlushObject
 	s.must(s.put("vision", logOf(1, text, 0, 9)))
 	if c := s.Counts(); c.Failed != 2 || c.Ranks != 1 {
 		t.Errorf("counts %+v", c)
@@ -293,7 +299,7 @@ func TestFullDisk(t *testing.T) {
 // TestOnlyOutputIsFlushed checks that ranks without output do not cost a write to the disk.
 func TestOnlyOutputIsFlushed(t *testing.T) {
 	s, flushed := newStage(t), 0
-	s.Store.flush = func(path string) error { flushed++; return flush(path) }
+	s.Store.flush = func(path string) error { flushed++; return s.bucket.FlushObject(path) }
 	s.must(s.put("vision", logOf(1, "", 0, 0)))
 	if flushed != 0 {
 		t.Error("a pack without output was flushed")

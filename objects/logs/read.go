@@ -248,7 +248,7 @@ func (f *Found) read(p *piece) ([]byte, error) {
 	case gcerrors.Code(err) == gcerrors.NotFound:
 		return nil, ares.Errorf(ares.NotFound, "the output from byte %d was deleted while it was read (objects.log_days, objects.tenant_log_mb)", p.Offset)
 	case err != nil:
-		return nil, f.store.problem("read logs", err)
+		return nil, f.store.bucket.Problem("read logs", err)
 	case crc32.Checksum(raw, castagnoli) != p.Checksum:
 		return nil, p.damaged()
 	}

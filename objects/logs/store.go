@@ -4,22 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
-	"gocloud.dev/blob"
-	"gocloud.dev/blob/fileblob"
-	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
-	"github.com/ares-scheduler/ares/objects/whole"
+	"github.com/ares-scheduler/ares/objects/bucket"
 )
 
 const (
@@ -35,8 +28,8 @@ const (
 
 // Config says where a Store keeps logs, and how many.
 type Config struct {
-	// Dir is the directory of the logs. All servers of a cluster share it.
-	Dir string
+	// Place is the directory or the bucket of the logs. All servers of a cluster share it.
+	Place bucket.Place
 	// TenantBytes limits the logs of one tenant. The oldest are deleted. 0 means no limit.
 	TenantBytes int64
 	// Keep is how long a log is kept after it was stored.
@@ -50,9 +43,9 @@ type Config struct {
 // Store stores logs. It is safe for concurrent use.
 type Store struct {
 	cfg    Config
-	bucket *blob.Bucket
-	flush  func(path string) error         // writes a file to the disk; tests replace it
-	free   func(dir string) (int64, error) // free bytes; tests replace it
+	bucket *bucket.Bucket
+	flush  func(key string) error             // writes a pack to the disk; tests replace it
+	free   func() (bytes int64, isKnown bool) // tests replace it
 
 	mu      sync.Mutex
 	queue   []*put
@@ -86,25 +79,17 @@ type put struct {
 	lead    chan struct{} // has a value when this call has to write the queue
 }
 
-// Open opens the store, and creates its directory.
-func Open(cfg Config) (*Store, error) {
+// Open opens the store.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 	cfg.Gather = cmp.Or(cfg.Gather, gather)
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("create the directory for logs: %w", err)
-	}
-	dir, err := filepath.Abs(cfg.Dir)
+	b, err := bucket.Open(ctx, cfg.Place)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Dir = dir
-	bucket, err := fileblob.OpenBucket(dir, &fileblob.Options{DirFileMode: 0o700, NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
-	if err != nil {
-		return nil, fmt.Errorf("open the directory for logs: %w", err)
-	}
-	return &Store{cfg: cfg, bucket: bucket, flush: flush, free: freeBytes, full: make(chan struct{}, 1), used: map[string]*usage{}}, nil
+	return &Store{cfg: cfg, bucket: b, flush: b.FlushObject, free: b.Free, full: make(chan struct{}, 1), used: map[string]*usage{}}, nil
 }
 
 // Close closes the store.
@@ -115,29 +100,6 @@ func (s *Store) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.count
-}
-
-func freeBytes(dir string) (int64, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, err
-	}
-	return int64(st.Bavail) * int64(st.Bsize), nil
-}
-
-// The function `flush` writes a file to the disk, and the directories that lead to it.
-func flush(path string) error {
-	for range 4 { // the file, the hour, the tenant and all logs
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		if err = errors.Join(f.Sync(), f.Close()); err != nil {
-			return err
-		}
-		path = filepath.Dir(path)
-	}
-	return nil
 }
 
 // Put stores logs. It returns when all of them are on the disk. After an error, some of them may be.
@@ -217,10 +179,10 @@ func (s *Store) gather(ctx context.Context) {
 
 // The method `write` writes one pack for each tenant and hour.
 func (s *Store) write(ctx context.Context, round []*put) error {
-	if free, err := s.free(s.cfg.Dir); err == nil && free < keepFree {
+	if free, isKnown := s.free(); isKnown && free < keepFree {
 		s.failed(1)
 		return ares.Errorf(ares.LimitReached, "the disk of the server's objects has only %d MiB left, and logs leave %d MiB to the store: an administrator must free space in %s, "+
-			"or lower objects.log_days or objects.tenant_log_mb", free>>20, keepFree>>20, s.cfg.Dir)
+			"or lower objects.log_days or objects.tenant_log_mb", free>>20, keepFree>>20, s.bucket.Place())
 	}
 	groups := map[string][]Entry{}
 	for _, p := range round {
@@ -262,31 +224,17 @@ func (s *Store) writePack(ctx context.Context, entries []Entry) error {
 		return err
 	}
 	key := name.key()
-	if err = whole.Write(ctx, s.bucket, key, pack); err != nil {
-		return s.problem("store logs", err)
+	if err = s.bucket.Write(ctx, key, pack); err != nil {
+		return s.bucket.Problem("store logs", err)
 	}
 	if hasOutput {
-		if err = s.flush(filepath.Join(s.cfg.Dir, filepath.FromSlash(key))); err != nil {
+		if err = s.flush(key); err != nil {
 			_ = s.bucket.Delete(ctx, key) // the node sends it again
-			return s.problem("write logs to the disk", err)
+			return s.bucket.Problem("write logs to the disk", err)
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count.Ranks, s.count.Bytes, s.count.Packs = s.count.Ranks+int64(len(logs)), s.count.Bytes+int64(len(pack)), s.count.Packs+1
 	return nil
-}
-
-// The method `problem` turns an error of the bucket into one of Ares.
-func (s *Store) problem(doing string, err error) error {
-	var known *ares.Error
-	switch {
-	case err == nil || errors.As(err, &known):
-		return err
-	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
-		return err
-	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
-		return ares.Errorf(ares.LimitReached, "%s: the disk of the server's objects is full: an administrator must free space in %s", doing, s.cfg.Dir)
-	}
-	return ares.Errorf(ares.Unavailable, "%s in %s: %s", doing, s.cfg.Dir, err)
 }

@@ -29,6 +29,7 @@ var (
 	Etcd       = Program{"ARES_TEST_ETCD", ".bin/etcd", "make tools"}
 	Etcdctl    = Program{"ARES_TEST_ETCDCTL", ".bin/etcdctl", "make tools"}
 	Toxiproxy  = Program{"ARES_TEST_TOXIPROXY", ".bin/toxiproxy", "make tools"}
+	VersityGW  = Program{"ARES_TEST_VERSITYGW", ".bin/versitygw", "make tools"}
 	Redis      = Program{"ARES_TEST_REDIS", "/usr/bin/redis-server", "make needs"}
 )
 

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package objects
+package bucket
 
 import "golang.org/x/sys/unix"
 

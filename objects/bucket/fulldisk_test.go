@@ -1,4 +1,4 @@
-package whole
+package bucket_test
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"gocloud.dev/blob/fileblob"
+	"github.com/ares-scheduler/ares/objects/bucket"
 )
 
 // TestWriteOnAFullDisk replaces an object when the disk has no room for the new one. The old one must stay whole, and nothing else.
@@ -24,16 +24,12 @@ func TestWriteOnAFullDisk(t *testing.T) {
 		t.Skip("no mounts here: " + err.Error())
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
-	b, err := fileblob.OpenBucket(dir, &fileblob.Options{NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = b.Close() }()
-	if err := Write(t.Context(), b, "a/object", []byte("old")); err != nil {
+	b := open(t, bucket.InDir(dir))
+	if err := b.Write(t.Context(), "a/object", []byte("old")); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := Write(t.Context(), b, "a/object", bytes.Repeat([]byte("new"), 1<<20)); !errors.Is(err, syscall.ENOSPC) {
+		if err := b.Write(t.Context(), "a/object", bytes.Repeat([]byte("new"), 1<<20)); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("on a full disk: %v", err)
 		}
 		if got, err := b.ReadAll(t.Context(), "a/object"); string(got) != "old" {
@@ -43,7 +39,7 @@ func TestWriteOnAFullDisk(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Join(dir, "a")); err != nil || len(left) != 1 {
 		t.Errorf("left: %v, %v", left, err)
 	}
-	if err := Write(t.Context(), b, "a/object", []byte("new")); err != nil {
+	if err := b.Write(t.Context(), "a/object", []byte("new")); err != nil {
 		t.Error(err)
 	}
 	if got, err := b.ReadAll(t.Context(), "a/object"); string(got) != "new" {
