@@ -70,7 +70,7 @@ func (c *Client) Upload(ctx context.Context, tenant string, snapshot *apipb.Snap
 			return done, err
 		}
 	}
-	return done, ares.Errorf(ares.Unavailable, "the servers still lack parts of the code after %d rounds: check that objects.dir of all servers is one shared directory", maxRounds)
+	return done, ares.Errorf(ares.Unavailable, "the servers still lack parts of the code after %d rounds: check that objects.dir or objects.url is the same place for all servers", maxRounds)
 }
 
 // putMissing sends chunks in several calls at once.

@@ -1,7 +1,7 @@
 // Package objects stores files that are too large for the store of the cluster: snapshots of directories for jobs, in chunks that are
 // named by their SHA-256, and recordings of sessions. Package objects/logs keeps the output of ended jobs in the same directory.
 //
-// The chunks are in a bucket of gocloud.dev/blob. Several servers use one bucket at the same time, and none of them locks
+// The chunks are in a directory or a bucket (package objects/bucket). Several servers use one bucket at the same time, and none of them locks
 // anything.
 //
 // # Tenants
@@ -14,12 +14,12 @@
 //
 // Commit writes the chunks of a snapshot to the disk before it stores the snapshot, and the snapshot before it returns. One
 // call flushes the whole file system, because a call for each of thousands of files would take minutes. On a network file
-// system, a file is on the server's disk when the server that wrote it has closed it.
+// system, a file is on the server's disk when the server that wrote it has closed it. An S3 server confirms only what is durable.
 //
-// # One directory for all servers
+// # One place for all servers
 //
-// A file in the directory contains an ID that the first server drew. Each server compares it with the ID in the store
-// (store.ObjectsIdentity), because two servers with different directories would lose each other's code.
+// An object in the place contains an ID that the first server drew. Each server compares it with the ID in the store
+// (store.ObjectsIdentity), because two servers with different places would lose each other's code.
 //
 // # Deleting what no job needs
 //

@@ -19,11 +19,11 @@ const ObjectsDir = "objects"
 // ObjectsConfig configures where the code of jobs and the output of ended jobs
 // are kept.
 type ObjectsConfig struct {
-	// Dir is the directory for the code that jobs bring with --sync, and for the
-	// output of ended jobs. All servers of a cluster need the same directory, for
+	// Dir is the directory for the code that jobs bring with --sync, for the output
+	// of ended jobs, and for recordings of sessions. All servers of a cluster need the same directory, for
 	// example on NFS. Default: objects in data_dir. With etcd.endpoints there is no
-	// default, because other servers may use the same store: without a directory
-	// they refuse --sync, and output stays on its node only.
+	// default, because other servers may use the same store: without a shared
+	// place they refuse --sync, and output stays on its node only.
 	Dir string `yaml:"dir"`
 	// URL is a bucket of an S3 server, instead of a directory:
 	// s3://BUCKET/PREFIX?region=REGION&endpoint=https://HOST:PORT. Only the bucket

@@ -8,7 +8,7 @@ import (
 )
 
 // SessionRecordingConfig configures the recording of what sessions with jobs
-// show. The recordings are in objects.dir.
+// show. The recordings are in objects.dir or objects.url.
 type SessionRecordingConfig struct {
 	// Record says which sessions are recorded: off for none, terminal for those
 	// with a terminal, and all for commands without one too. Recordings may contain

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
@@ -24,6 +27,8 @@ const (
 	regionParameter   = "region"
 	// defaultRegion is what servers other than Amazon's usually want, when they want one.
 	defaultRegion = "us-east-1"
+	// answerWithin is how long an S3 server may take to begin its answer. Then the call is tried again, a few times.
+	answerWithin = 20 * time.Second
 )
 
 // ParseURL returns the place of a bucket: s3://BUCKET/PREFIX?region=REGION&endpoint=https://HOST:PORT. Only the bucket is required. The
@@ -64,6 +69,7 @@ func openS3(ctx context.Context, u *url.URL) (*blob.Bucket, error) {
 	query := u.Query()
 	// The content is checked by its own digests. Checksums in trailers would keep many servers from answering at all.
 	options := []func(*config.LoadOptions) error{
+		config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.ResponseHeaderTimeout = answerWithin })),
 		config.WithRequestChecksumCalculation(aws.RequestChecksumCalculationWhenRequired),
 		config.WithResponseChecksumValidation(aws.ResponseChecksumValidationWhenRequired),
 	}
