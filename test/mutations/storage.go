@@ -4,8 +4,8 @@ package main
 var storage = []Mutation{
 	{
 		"objects-whole", "that an object which does not fit on the disk is dropped, and not stored in part",
-		edit("objects/whole/whole.go", "\t\tcancel() // now Close drops what was written\n", ""),
-		Test{Package: "./objects/whole", Run: "TestWriteOnAFullDisk"}, `then the object has`,
+		edit("objects/bucket/bucket.go", "\t\tcancel() // now Close drops what was written\n", ""),
+		Test{Package: "./objects/bucket", Run: "TestWriteOnAFullDisk"}, `then the object has`,
 	},
 	{
 		"output-of-the-test-container", "that the log of the agent's test container is not sent with the output of jobs, which a server would then refuse",
