@@ -232,7 +232,7 @@ failpoints: ## Build .bin/failpoints/ares, which fails where and when a test wan
 .PHONY: mutations
 mutations: build $(ARES_TEST_ETCD) ## Take each safeguard away: a test must fail (ONLY=name for some)
 	go run ./test/mutations -run '$(ONLY)'
-	@[ -n '$(ONLY)' ] || { tools/needs spin gcc && test/model/federation/run mutations; }
+	@[ -n '$(ONLY)' ] || { tools/needs spin gcc && test/model/federation/run mutations && test/model/rollback/run mutations; }
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters; the rules and their reasons are in .golangci.yml
@@ -245,6 +245,8 @@ model: ## Search the models of the protocols, and find the bugs planted in them
 	test/model/run mutations
 	test/model/federation/run check
 	test/model/federation/run mutations
+	test/model/rollback/run check
+	test/model/rollback/run mutations
 
 .PHONY: verify
 verify: $(TOOLS)/buf lint model chart-check ## Check contract, generated code, go.mod, lint, the shape of the tree and the protocol's model

@@ -8,8 +8,9 @@ import (
 	"github.com/ares-scheduler/ares/api/service"
 )
 
-// refuseToLead prevents this server from becoming the leader until it is restarted. It is called when the server's own
-// revision mark shows that the store was reset to an earlier time. An administrator must restart the server on a store that was restored with ares restore.
+// refuseToLead prevents this server from becoming the leader until it is restarted. It is called when a server's own revision
+// mark shows that the store was put back to an earlier time: this server's, or that of a server which has recorded that in the
+// store. An administrator must restart the server on a store that was restored with ares restore.
 func (s *Server) refuseToLead(why *ares.Error) {
 	if s.outrun.CompareAndSwap(nil, why) {
 		s.log.Error("this server will not lead again until it is restarted", "why", why)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -21,7 +22,8 @@ import (
 const RevisionMarkFile = "revision.mark"
 
 // markEvery is the interval at which a server compares the store with its mark. It is also the minimum time between two
-// writes of the file. A rollback that is shorter than this may stay unnoticed after a crash; see aheadNodes.
+// writes of the file. A rollback that is shorter than this may stay unnoticed after a crash; see aheadNodes. A server that
+// leads learns within this interval that another server has noticed a rollback.
 const markEvery = time.Second
 
 // revisionMark is the highest revision of the store that this server has seen. A store whose revision is lower was rolled
@@ -70,13 +72,13 @@ func (m *revisionMark) seen() seenRevision {
 }
 
 // The method `compare` compares the store's identity and revision with the content that the mark had before the store was
-// read, and raises the mark. It returns an error if the store was rolled back. The argument `restore` changes only the text of
-// that error. The mark of another store has no meaning, so it is replaced.
+// read, and raises the mark. It returns what shows that the store was rolled back, or nil. The mark of another store has no
+// meaning, so it is replaced.
 //
 // The content must be from before the read. Several goroutines compare at the same time, and the watch raises the mark. The
 // mark may therefore be raised between a slow read and its comparison. The read would then look like a rollback, although the
 // store was read before those revisions existed.
-func (m *revisionMark) compare(before seenRevision, id, restore string, revision int64) *ares.Error {
+func (m *revisionMark) compare(before seenRevision, id string, revision int64) *store.Rollback {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.store != id {
@@ -86,14 +88,7 @@ func (m *revisionMark) compare(before seenRevision, id, restore string, revision
 		m.revision = max(m.revision, revision)
 		return nil
 	}
-	how := "without `ares restore`"
-	if restore != "" {
-		how = "without `ares restore`, or `ares restore` ran with a --revision-bump that is too small"
-	}
-	return ares.Errorf(ares.Unavailable, "the store is at revision %d, but this server has seen its revision %d: "+
-		"the store was put back to an earlier time %s, and would issue fencing tokens a second time. "+
-		"Make a backup with `ares backup`, stop every server, restore that backup with `ares restore`, and start the servers again",
-		revision, before.revision, how)
+	return &store.Rollback{Seen: before.revision, Found: revision}
 }
 
 // The method `raise` raises the mark to a revision that was seen otherwise, such as in a watch of the same store.
@@ -132,13 +127,15 @@ func (s *Server) openMark(ctx context.Context) (err error) {
 	if s.mark, err = readMark(s.cfg.DataDir); err != nil {
 		s.log.Warn("the store cannot be compared with the last start of this server", "error", err)
 	}
-	if err = s.checkMark(ctx); ares.CodeOf(err) != "" && s.outrun.Load() == nil {
-		return err // the store does not answer
+	if err = s.checkMark(ctx); s.outrun.Load() == nil {
+		return err // nil, or the store does not answer
 	}
 	return nil
 }
 
-// checkMark compares the store with the mark. If the store was rolled back, this server stops leading, and the error says so.
+// checkMark compares the store with the mark, and reads whether another server has noticed a rollback. If the store was rolled
+// back, this server stops leading, and the error says so. A server whose own mark shows the rollback records it in the store,
+// so that every server knows of it, whatever is written in the meantime.
 func (s *Server) checkMark(ctx context.Context) error {
 	before := s.mark.seen()
 	id, revision, err := s.Store.Identity(ctx)
@@ -149,11 +146,48 @@ func (s *Server) checkMark(ctx context.Context) error {
 		s.log.Warn("the revision mark is of another store, and is replaced: if the store was not replaced on purpose, check etcd.endpoints and data_dir",
 			"marked_store", before.store, "store", id.Store)
 	}
-	if why := s.mark.compare(before, id.Store, id.Restore, revision); why != nil {
+	own := s.mark.compare(before, id.Store, revision)
+	switch {
+	case id.RolledBack != nil:
+		why := id.RolledBack.Refusal(id.Restore)
 		s.refuseToLead(why)
 		return why
+	case own != nil:
+		s.refuseToLead(own.Refusal(id.Restore))
+		if u := s.unnoted.Load(); u == nil || !u.isOf(id) {
+			s.unnoted.Store(&unnotedRollback{of: id, what: *own, at: time.Now()})
+		}
 	}
-	return nil
+	return s.noteRollback(ctx, id)
+}
+
+// unnotedRollback is a rollback that this server has noticed, with the identity that the store had then.
+type unnotedRollback struct {
+	of       store.Identity
+	what     store.Rollback
+	at       time.Time
+	reported atomic.Bool // the log says that the store does not take the record
+}
+
+func (u *unnotedRollback) isOf(id store.Identity) bool {
+	return u.of.Store == id.Store && u.of.Restore == id.Restore
+}
+
+// noteRollback records in the store that this server has noticed a rollback, if it has, and returns why it must not lead. If
+// the store does not take the record, the next comparison tries again. The store's revision may have reached the mark by then,
+// so the server remembers what it has seen. It does not apply to a store that was restored since.
+func (s *Server) noteRollback(ctx context.Context, now store.Identity) error {
+	u := s.unnoted.Load()
+	if u == nil || !u.isOf(now) {
+		return nil
+	}
+	r := u.what
+	r.Server, r.At = s.name, u.at
+	_, err := s.Store.NoteRollback(ctx, now, r)
+	if err != nil && ares.CodeOf(err) != ares.Fenced && u.reported.CompareAndSwap(false, true) {
+		s.log.Error("the other servers do not know yet that the store was put back to an earlier time, and may lead: stop them", "error", err)
+	}
+	return u.what.Refusal(now.Restore)
 }
 
 // beforeLeading compares the store with the mark at the start of a term as leader, before any fencing token is issued.
@@ -166,23 +200,22 @@ func (s *Server) beforeLeading(next func(context.Context, *store.Leadership) err
 	}
 }
 
-// startMark lets the server compare the store with the mark while it may lead. A server that has noticed a rollback at its
-// start never leads.
+// startMark lets the server compare the store with the mark while it runs. A server that has noticed a rollback at its start
+// never leads.
 func (s *Server) startMark(run context.Context) {
 	if s.outrun.Load() != nil {
 		s.resign()
-		return
 	}
 	s.runPart("revision mark", func() error { return s.watchMark(run) })
 }
 
 // watchMark compares the store with the mark from time to time, and writes the mark. While the store is silent, the mark
-// stays as it is.
+// stays as it is. After a rollback it stays too, because it is the evidence.
 func (s *Server) watchMark(ctx context.Context) error {
 	tick := time.NewTicker(markEvery)
 	defer tick.Stop()
 	for {
-		if err := s.checkMark(ctx); err == nil {
+		if err := s.checkMark(ctx); err == nil && s.outrun.Load() == nil {
 			s.writeMark()
 		}
 		select {

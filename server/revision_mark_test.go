@@ -53,7 +53,10 @@ func TestRevisionMark(t *testing.T) {
 		{"another store", "b", "", 5, true},
 		{"the other store, rolled back", "b", "", 4, false},
 	} {
-		why := m.compare(m.seen(), c.store, c.restore, c.revision)
+		var why *ares.Error
+		if r := m.compare(m.seen(), c.store, c.revision); r != nil {
+			why = r.Refusal(c.restore)
+		}
 		if (why == nil) != c.ok {
 			t.Errorf("%s: %v", c.name, why)
 		}
@@ -68,13 +71,13 @@ func TestRevisionMark(t *testing.T) {
 		}
 	}
 	m.raise(50)
-	if m.compare(m.seen(), "b", "", 49) == nil {
+	if m.compare(m.seen(), "b", 49) == nil {
 		t.Error("a revision that was seen in a watch does not count")
 	}
 	if err := os.WriteFile(m.path, []byte("b\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := readMark(dir); err == nil || again.compare(again.seen(), "b", "", 1) != nil {
+	if again, err := readMark(dir); err == nil || again.compare(again.seen(), "b", 1) != nil {
 		t.Errorf("a mark that is cut off: %+v, %v", again, err)
 	}
 }
@@ -84,24 +87,24 @@ func TestRevisionMark(t *testing.T) {
 func TestMarksComparedAtOnce(t *testing.T) {
 	m := &revisionMark{path: filepath.Join(t.TempDir(), RevisionMarkFile), written: -1}
 	first := m.seen()
-	if why := m.compare(m.seen(), "a", "", 10); why != nil { // another comparison is faster, on a server without a mark
+	if why := m.compare(m.seen(), "a", 10); why != nil { // another comparison is faster, on a server without a mark
 		t.Fatal(why)
 	}
-	if why := m.compare(first, "a", "", 9); why != nil || m.revision != 10 {
+	if why := m.compare(first, "a", 9); why != nil || m.revision != 10 {
 		t.Errorf("a slow first read: %v, the mark is %d", why, m.revision)
 	}
 	slow := m.seen()
 	m.raise(30) // the watch
-	if why := m.compare(m.seen(), "a", "", 40); why != nil {
+	if why := m.compare(m.seen(), "a", 40); why != nil {
 		t.Fatal(why)
 	}
-	if why := m.compare(slow, "a", "", 12); why != nil || m.revision != 40 {
+	if why := m.compare(slow, "a", 12); why != nil || m.revision != 40 {
 		t.Errorf("a slow read during the server's own writes: %v, the mark is %d", why, m.revision)
 	}
-	if why := m.compare(slow, "a", "", 9); why == nil {
+	if why := m.compare(slow, "a", 9); why == nil {
 		t.Error("a rollback was not noticed by a slow read")
 	}
-	if why := m.compare(m.seen(), "a", "", 39); why == nil {
+	if why := m.compare(m.seen(), "a", 39); why == nil {
 		t.Error("a rollback was not noticed")
 	}
 	// Many goroutines read one store that advances. None may raise an alarm, and the mark must be the last revision.
@@ -114,7 +117,7 @@ func TestMarksComparedAtOnce(t *testing.T) {
 				before := m.seen()
 				revision := store.Add(1)
 				runtime.Gosched()
-				if why := m.compare(before, "a", "", revision); why != nil {
+				if why := m.compare(before, "a", revision); why != nil {
 					t.Error(why)
 					return
 				}
@@ -142,7 +145,7 @@ func TestEveryServerHasItsOwnMark(t *testing.T) {
 		if i == 2 {
 			store, revision = "another", 1_000_000
 		}
-		if why := m.compare(m.seen(), store, "", revision); why != nil || m.write() != nil {
+		if why := m.compare(m.seen(), store, revision); why != nil || m.write() != nil {
 			t.Fatal(why)
 		}
 	}
@@ -151,7 +154,7 @@ func TestEveryServerHasItsOwnMark(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if why := m.compare(m.seen(), "a", "", 100); (why == nil) != want {
+		if why := m.compare(m.seen(), "a", 100); (why == nil) != want {
 			t.Errorf("server %d: %v", i, why)
 		}
 	}
@@ -162,7 +165,7 @@ func TestEveryServerHasItsOwnMark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if why := m.compare(m.seen(), "a", "", 100); why != nil || m.write() != nil {
+	if why := m.compare(m.seen(), "a", 100); why != nil || m.write() != nil {
 		t.Errorf("without a mark: %v", why)
 	}
 	if again, err := readMark(dirs[1]); err != nil || again.seen() != (seenRevision{"a", 100}) {
@@ -173,7 +176,7 @@ func TestEveryServerHasItsOwnMark(t *testing.T) {
 // TestMarkIsWrittenOnce checks that the mark is written only after a change, and that a full disk is reported once.
 func TestMarkIsWrittenOnce(t *testing.T) {
 	m := &revisionMark{path: filepath.Join(t.TempDir(), "gone", RevisionMarkFile), written: -1}
-	if m.compare(m.seen(), "a", "", 1) != nil || m.write() == nil || m.write() != nil {
+	if m.compare(m.seen(), "a", 1) != nil || m.write() == nil || m.write() != nil {
 		t.Error("a failure must be reported once")
 	}
 	if err := os.Mkdir(filepath.Dir(m.path), 0o700); err != nil {
@@ -313,6 +316,9 @@ func TestAClaimOfAnAgentDeposesNobody(t *testing.T) {
 	}
 	if leader, bad := s.Store.Leader(t.Context()); bad != nil || leader != s.name {
 		t.Errorf("the leader is %q, %v", leader, bad)
+	}
+	if now, _, bad := s.Store.Identity(t.Context()); bad != nil || now.RolledBack != nil {
+		t.Errorf("the claim is recorded as a rollback: %+v, %v", now.RolledBack, bad)
 	}
 	admin, err := os.ReadFile(s.AdminToken)
 	if err != nil {

@@ -111,12 +111,13 @@ type Server struct {
 
 	shipped   atomic.Pointer[audit.Shipper] // nil until history is prepared
 	closing   atomic.Bool
-	withAgent atomic.Bool                // a node agent runs in this process
-	loads     atomic.Int64               // how many parts of the state the view has read
-	caughtUp  atomic.Int64               // a revision up to which the view is complete
-	outrun    atomic.Pointer[ares.Error] // why this server must not lead, nil if it may
-	mark      *revisionMark              // the highest revision of the store that this server has seen
-	ahead     aheadNodes                 // nodes that claim a higher one
+	withAgent atomic.Bool                     // a node agent runs in this process
+	loads     atomic.Int64                    // how many parts of the state the view has read
+	caughtUp  atomic.Int64                    // a revision up to which the view is complete
+	outrun    atomic.Pointer[ares.Error]      // why this server must not lead, nil if it may
+	mark      *revisionMark                   // the highest revision of the store that this server has seen
+	unnoted   atomic.Pointer[unnotedRollback] // noticed by this server, nil if none
+	ahead     aheadNodes                      // nodes that claim a higher one
 	refused   atomic.Pointer[refusedCluster]
 	redisAway atomic.Bool        // calls to Redis are suspended for now
 	resign    context.CancelFunc // ends the loop
@@ -221,15 +222,16 @@ func (s *Server) newAdmission() *admission.Admission {
 	return a
 }
 
-// This method ensures that the store has an identity, the default tenant and this server's tokens. It also compares the store
-// with this server's revision mark, and the keys of its secrets with this server's keys.
+// This method compares the store with this server's revision mark, and then ensures that the store has the default tenant and
+// this server's tokens. The comparison comes first: those writes could let a store reach the mark from which few revisions
+// were lost. The method also compares the keys of the store's secrets with this server's keys.
 func (s *Server) register(ctx context.Context) error {
 	id, err := serverID(s.cfg.DataDir)
 	if err != nil {
 		return err
 	}
 	s.name = id
-	if _, _, err = s.Store.Identity(ctx); err != nil {
+	if err = s.openMark(ctx); err != nil {
 		return fmt.Errorf("name the store: %w", err)
 	}
 	tenant := ares.Tenant{
@@ -246,15 +248,16 @@ func (s *Server) register(ctx context.Context) error {
 		return err
 	}
 	s.checkSecretKeys(ctx)
-	return s.openMark(ctx)
+	return nil
 }
 
 // startLoop starts the scheduling loop, or the hub's loop. On the leader, the Reaper, Drainer and Archiver also run; a hub has
 // no nodes, so it runs the Archiver only. The returned function
 // `alert` returns a warning for administrators about the state of the cluster.
 func (s *Server) startLoop(run context.Context, m *serverMetrics) (alert func() string) {
+	whole := run
 	run, s.resign = context.WithCancel(run)
-	s.startMark(run)
+	s.startMark(whole) // after this server has resigned, too: it may still have to tell the others why
 	decisions := &lifecycle.Journal{Path: filepath.Join(s.cfg.DataDir, "decisions.jsonl"), MaxBytes: 64 << 20}
 	archive := &lifecycle.Journal{Path: filepath.Join(s.cfg.DataDir, "archive.jsonl"), Sync: true}
 	reaper := &lifecycle.Reaper{

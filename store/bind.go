@@ -111,7 +111,12 @@ func (s *Store) bindSome(ctx context.Context, claims []Claim, indices []int, out
 	if len(children) == 0 {
 		return again
 	}
-	resp, err := s.txn(ctx, "bind jobs", nil, children, nil)
+	// A hub without a leader binds nothing. After a rollback was recorded, there is no leader, and the epoch of an offer may be
+	// one that was bound before (see NoteRollback).
+	resp, err := s.txn(ctx, "bind jobs", []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(leaderKey), ">", 0)}, children, nil)
+	if err == nil && !resp.Succeeded {
+		err = ares.Errorf(ares.Unavailable, "this hub has no leader: try again later")
+	}
 	for n, k := range written {
 		switch i := indices[k]; {
 		case err != nil:

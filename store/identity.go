@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	ares "github.com/ares-scheduler/ares"
@@ -15,16 +16,50 @@ import (
 type Identity struct {
 	Store   string
 	Restore string // ID of the last restore, "" before the first
+	// RolledBack is set if a server has noticed that this store was put back to an earlier time. Then no server may lead.
+	RolledBack *Rollback
+	record     string // the encoded record, as it was read
 }
 
-// Identity reads this store's identity and current revision with a linearizable read. A store
-// without an identity gets a new one.
-func (s *Store) Identity(ctx context.Context) (Identity, int64, error) {
-	rec, revision, err := s.readOrCreate(ctx, "name the store", "the store's identity", identityKey, func() (*storepb.Record, error) {
-		return identityRecord(Identity{Store: rand.Text()}), nil
+// Identity reads this store's identity and current revision with a linearizable read. The same read says whether a server has
+// noticed a rollback of this store. A store without an identity gets a new one.
+func (s *Store) Identity(ctx context.Context) (id Identity, revision int64, err error) {
+	id, err = Retry(maxTries, func() (Identity, error) {
+		resp, err := s.txn(ctx, "read the identity", nil, []clientv3.Op{
+			clientv3.OpGet(identityKey), clientv3.OpGet(rollbacksKey, clientv3.WithPrefix()),
+		}, nil)
+		if err != nil {
+			return Identity{}, err
+		}
+		if kvs := resp.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+			revision = resp.Header.Revision
+			return identityOf(kvs[0], resp.Responses[1].GetResponseRange().Kvs)
+		}
+		_, _, err = s.readOrCreate(ctx, "name the store", "the store's identity", identityKey, func() (*storepb.Record, error) {
+			return identityRecord(Identity{Store: rand.Text()}), nil
+		})
+		if err != nil {
+			return Identity{}, err
+		}
+		return Identity{}, Conflict{ares.Errorf(ares.Exhausted, "the store's identity keeps changing: try again")}
 	})
-	m := rec.GetIdentity()
-	return Identity{Store: m.GetStore(), Restore: m.GetRestore()}, revision, err
+	return id, revision, err
+}
+
+// identityOf decodes the record of the identity, and the record of a rollback of this store. Records of rollbacks that have
+// another identity in their keys are of another store, or of this store before a restore: they have no effect.
+func identityOf(kv *mvccpb.KeyValue, rollbacks []*mvccpb.KeyValue) (Identity, error) {
+	rec, err := unmarshal(identityKey, kv.Value)
+	if err != nil {
+		return Identity{}, err
+	}
+	id := Identity{Store: rec.GetIdentity().GetStore(), Restore: rec.GetIdentity().GetRestore(), record: string(kv.Value)}
+	for _, r := range rollbacks {
+		if string(r.Key) == rollbackKey(&id) {
+			id.RolledBack, err = rollbackOf(r)
+		}
+	}
+	return id, err
 }
 
 // ObjectsIdentity returns the ID of the directory in which the servers of this store keep objects. If none is recorded yet, it

@@ -44,6 +44,7 @@ const (
 	forecasterKey   = prefix + "loop/forecaster"
 	objectsKey      = prefix + "loop/objects"
 	askingKey       = prefix + "loop/asking"
+	rollbacksKey    = prefix + "loop/rollback/"
 	grantsKey       = prefix + "grants/"
 	loansKey        = prefix + "loans/"
 	membershipKey   = prefix + "federation/membership"

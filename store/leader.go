@@ -114,14 +114,25 @@ func (s *Store) Lead(ctx context.Context, server string, ttl time.Duration, do f
 	return do(ctx, lead)
 }
 
+// The method `campaign` waits until this server is the leader. A store that a server has found to be rolled back gets no leader:
+// the transaction that creates the leader's key compares that the record of a rollback is absent. The transaction that writes
+// that record deletes the leader's key. So there is no moment at which a leader can write while the record stands. Before a
+// server has written the record, a server that cannot see the rollback may lead.
 func (s *Store) campaign(ctx context.Context, server string, lease clientv3.LeaseID) (*Leadership, error) {
 	value, err := marshal(&storepb.Record{Body: &storepb.Record_Leader{Leader: &storepb.Leader{Server: server}}})
 	if err != nil {
 		return nil, err
 	}
 	for {
+		id, _, err := s.Identity(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if id.RolledBack != nil {
+			return nil, id.RolledBack.Refusal(id.Restore)
+		}
 		resp, err := s.txn(ctx, "become leader",
-			[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(leaderKey), "=", 0)},
+			[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(leaderKey), "=", 0), id.isCurrent(), id.isNotRolledBack()},
 			[]clientv3.Op{clientv3.OpPut(leaderKey, value, clientv3.WithLease(lease))},
 			[]clientv3.Op{clientv3.OpGet(leaderKey)})
 		if err != nil {
@@ -130,10 +141,13 @@ func (s *Store) campaign(ctx context.Context, server string, lease clientv3.Leas
 		if resp.Succeeded {
 			return &Leadership{Revision: resp.Header.Revision}, nil
 		}
-		kv := resp.Responses[0].GetResponseRange().Kvs[0]
-		if clientv3.LeaseID(kv.Lease) == lease {
+		kvs := resp.Responses[0].GetResponseRange().Kvs
+		if len(kvs) == 0 {
+			continue // a rollback was noticed, or the store was restored, since the identity was read
+		}
+		if clientv3.LeaseID(kvs[0].Lease) == lease {
 			// An earlier attempt to become leader succeeded, but its answer was lost.
-			return &Leadership{Revision: kv.CreateRevision}, nil
+			return &Leadership{Revision: kvs[0].CreateRevision}, nil
 		}
 		if err := s.waitDeleted(ctx, leaderKey, resp.Header.Revision+1); err != nil {
 			return nil, err

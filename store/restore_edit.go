@@ -32,7 +32,8 @@ func (s *Store) disarm(ctx context.Context) error {
 	return nil
 }
 
-// dropRights deletes all sessions, leases and claims, and the record of the current leader.
+// dropRights deletes all sessions, leases and claims, the record of the current leader, and the records of rollbacks, which
+// prevent that a leader is elected.
 func (s *Store) dropRights(ctx context.Context) error {
 	leases, err := s.client.Leases(ctx)
 	if err != nil {
@@ -46,6 +47,7 @@ func (s *Store) dropRights(ctx context.Context) error {
 	_, err = s.txn(ctx, "delete sessions and leases", nil, []clientv3.Op{
 		clientv3.OpDelete(sessionsKey, clientv3.WithPrefix()), clientv3.OpDelete(leasesKey, clientv3.WithPrefix()),
 		clientv3.OpDelete(progressKey, clientv3.WithPrefix()), clientv3.OpDelete(leaderKey), clientv3.OpDelete(restoredKey),
+		clientv3.OpDelete(rollbacksKey, clientv3.WithPrefix()),
 	}, nil)
 	return err
 }

@@ -70,6 +70,7 @@ type Record struct {
 	//	*Record_Roster
 	//	*Record_Loan
 	//	*Record_ClusterMetadata
+	//	*Record_Rollback
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -488,6 +489,15 @@ func (x *Record) GetClusterMetadata() *ClusterMetadata {
 	return nil
 }
 
+func (x *Record) GetRollback() *Rollback {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Rollback); ok {
+			return x.Rollback
+		}
+	}
+	return nil
+}
+
 type isRecord_Body interface {
 	isRecord_Body()
 }
@@ -656,6 +666,10 @@ type Record_ClusterMetadata struct {
 	ClusterMetadata *ClusterMetadata `protobuf:"bytes,59,opt,name=cluster_metadata,json=clusterMetadata,proto3,oneof"`
 }
 
+type Record_Rollback struct {
+	Rollback *Rollback `protobuf:"bytes,60,opt,name=rollback,proto3,oneof"`
+}
+
 func (*Record_Job) isRecord_Body() {}
 
 func (*Record_Tombstone) isRecord_Body() {}
@@ -737,6 +751,8 @@ func (*Record_Roster) isRecord_Body() {}
 func (*Record_Loan) isRecord_Body() {}
 
 func (*Record_ClusterMetadata) isRecord_Body() {}
+
+func (*Record_Rollback) isRecord_Body() {}
 
 // AuditMark is the position that a server's audit log has reached.
 type AuditMark struct {
@@ -5115,6 +5131,78 @@ func (x *Restored) GetSnapshotRevision() int64 {
 	return 0
 }
 
+// Rollback says that a server has noticed that the store was put back to an
+// earlier time. The key has the identity of the store.
+type Rollback struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Server string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
+	// The highest revision of the store that the server had seen, and the one that
+	// it has found.
+	Seen          int64 `protobuf:"varint,2,opt,name=seen,proto3" json:"seen,omitempty"`
+	Found         int64 `protobuf:"varint,3,opt,name=found,proto3" json:"found,omitempty"`
+	At            int64 `protobuf:"varint,4,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rollback) Reset() {
+	*x = Rollback{}
+	mi := &file_store_storepb_store_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rollback) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rollback) ProtoMessage() {}
+
+func (x *Rollback) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rollback.ProtoReflect.Descriptor instead.
+func (*Rollback) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *Rollback) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *Rollback) GetSeen() int64 {
+	if x != nil {
+		return x.Seen
+	}
+	return 0
+}
+
+func (x *Rollback) GetFound() int64 {
+	if x != nil {
+		return x.Found
+	}
+	return 0
+}
+
+func (x *Rollback) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
 // Batch is what one revision changed, or everything there is at one. It is how
 // recordings hold it; the store itself has no such record.
 type Batch struct {
@@ -5129,7 +5217,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_store_storepb_store_proto_msgTypes[53]
+	mi := &file_store_storepb_store_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5141,7 +5229,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[53]
+	mi := &file_store_storepb_store_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5154,7 +5242,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{53}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Batch) GetRevision() int64 {
@@ -5199,7 +5287,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_store_storepb_store_proto_msgTypes[54]
+	mi := &file_store_storepb_store_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5211,7 +5299,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[54]
+	mi := &file_store_storepb_store_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5224,7 +5312,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{54}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Change) GetKey() string {
@@ -5277,7 +5365,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_store_storepb_store_proto_msgTypes[55]
+	mi := &file_store_storepb_store_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5289,7 +5377,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[55]
+	mi := &file_store_storepb_store_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5302,7 +5390,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{55}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Forecast) GetP50() int64 {
@@ -5358,7 +5446,7 @@ type Forecaster struct {
 
 func (x *Forecaster) Reset() {
 	*x = Forecaster{}
-	mi := &file_store_storepb_store_proto_msgTypes[56]
+	mi := &file_store_storepb_store_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5370,7 +5458,7 @@ func (x *Forecaster) String() string {
 func (*Forecaster) ProtoMessage() {}
 
 func (x *Forecaster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[56]
+	mi := &file_store_storepb_store_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5383,7 +5471,7 @@ func (x *Forecaster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecaster.ProtoReflect.Descriptor instead.
 func (*Forecaster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{56}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Forecaster) GetAt() int64 {
@@ -5422,7 +5510,7 @@ type Score struct {
 
 func (x *Score) Reset() {
 	*x = Score{}
-	mi := &file_store_storepb_store_proto_msgTypes[57]
+	mi := &file_store_storepb_store_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5434,7 +5522,7 @@ func (x *Score) String() string {
 func (*Score) ProtoMessage() {}
 
 func (x *Score) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[57]
+	mi := &file_store_storepb_store_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5447,7 +5535,7 @@ func (x *Score) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Score.ProtoReflect.Descriptor instead.
 func (*Score) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{57}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Score) GetScore() int64 {
@@ -5560,7 +5648,7 @@ type JoinToken struct {
 
 func (x *JoinToken) Reset() {
 	*x = JoinToken{}
-	mi := &file_store_storepb_store_proto_msgTypes[58]
+	mi := &file_store_storepb_store_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5572,7 +5660,7 @@ func (x *JoinToken) String() string {
 func (*JoinToken) ProtoMessage() {}
 
 func (x *JoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[58]
+	mi := &file_store_storepb_store_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5585,7 +5673,7 @@ func (x *JoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinToken.ProtoReflect.Descriptor instead.
 func (*JoinToken) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{58}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *JoinToken) GetHash() []byte {
@@ -5664,7 +5752,7 @@ type Authority struct {
 
 func (x *Authority) Reset() {
 	*x = Authority{}
-	mi := &file_store_storepb_store_proto_msgTypes[59]
+	mi := &file_store_storepb_store_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5676,7 +5764,7 @@ func (x *Authority) String() string {
 func (*Authority) ProtoMessage() {}
 
 func (x *Authority) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[59]
+	mi := &file_store_storepb_store_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5689,7 +5777,7 @@ func (x *Authority) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Authority.ProtoReflect.Descriptor instead.
 func (*Authority) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{59}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Authority) GetCertificate() []byte {
@@ -5726,7 +5814,7 @@ type Joined struct {
 
 func (x *Joined) Reset() {
 	*x = Joined{}
-	mi := &file_store_storepb_store_proto_msgTypes[60]
+	mi := &file_store_storepb_store_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5738,7 +5826,7 @@ func (x *Joined) String() string {
 func (*Joined) ProtoMessage() {}
 
 func (x *Joined) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[60]
+	mi := &file_store_storepb_store_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5751,7 +5839,7 @@ func (x *Joined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Joined.ProtoReflect.Descriptor instead.
 func (*Joined) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{60}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Joined) GetToken() string {
@@ -5788,7 +5876,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_store_storepb_store_proto_msgTypes[61]
+	mi := &file_store_storepb_store_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5800,7 +5888,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[61]
+	mi := &file_store_storepb_store_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5813,7 +5901,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{61}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Revocation) GetBy() string {
@@ -5856,7 +5944,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_store_storepb_store_proto_msgTypes[62]
+	mi := &file_store_storepb_store_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5868,7 +5956,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[62]
+	mi := &file_store_storepb_store_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5881,7 +5969,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{62}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Secret) GetVersion() int64 {
@@ -5954,7 +6042,7 @@ type Loan struct {
 
 func (x *Loan) Reset() {
 	*x = Loan{}
-	mi := &file_store_storepb_store_proto_msgTypes[63]
+	mi := &file_store_storepb_store_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5966,7 +6054,7 @@ func (x *Loan) String() string {
 func (*Loan) ProtoMessage() {}
 
 func (x *Loan) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[63]
+	mi := &file_store_storepb_store_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5979,7 +6067,7 @@ func (x *Loan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loan.ProtoReflect.Descriptor instead.
 func (*Loan) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{63}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Loan) GetGpus() int32 {
@@ -6026,7 +6114,7 @@ type LoanHours struct {
 
 func (x *LoanHours) Reset() {
 	*x = LoanHours{}
-	mi := &file_store_storepb_store_proto_msgTypes[64]
+	mi := &file_store_storepb_store_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6038,7 +6126,7 @@ func (x *LoanHours) String() string {
 func (*LoanHours) ProtoMessage() {}
 
 func (x *LoanHours) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[64]
+	mi := &file_store_storepb_store_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6051,7 +6139,7 @@ func (x *LoanHours) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoanHours.ProtoReflect.Descriptor instead.
 func (*LoanHours) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{64}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *LoanHours) GetKept() bool {
@@ -6151,7 +6239,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_store_storepb_store_proto_msgTypes[65]
+	mi := &file_store_storepb_store_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6163,7 +6251,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[65]
+	mi := &file_store_storepb_store_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6176,7 +6264,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{65}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Cluster) GetStore() string {
@@ -6425,7 +6513,7 @@ type ClusterKey struct {
 
 func (x *ClusterKey) Reset() {
 	*x = ClusterKey{}
-	mi := &file_store_storepb_store_proto_msgTypes[66]
+	mi := &file_store_storepb_store_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6437,7 +6525,7 @@ func (x *ClusterKey) String() string {
 func (*ClusterKey) ProtoMessage() {}
 
 func (x *ClusterKey) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[66]
+	mi := &file_store_storepb_store_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6450,7 +6538,7 @@ func (x *ClusterKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterKey.ProtoReflect.Descriptor instead.
 func (*ClusterKey) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{66}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ClusterKey) GetCertificate() []byte {
@@ -6485,7 +6573,7 @@ var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\x1a\x0fapipb/pki.proto\"\x91\x11\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\x1a\x0fapipb/pki.proto\"\xc8\x11\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -6540,7 +6628,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"grantClaim\x12/\n" +
 	"\x06roster\x189 \x01(\v2\x15.ares.store.v1.RosterH\x00R\x06roster\x12)\n" +
 	"\x04loan\x18: \x01(\v2\x13.ares.store.v1.LoanH\x00R\x04loan\x12K\n" +
-	"\x10cluster_metadata\x18; \x01(\v2\x1e.ares.store.v1.ClusterMetadataH\x00R\x0fclusterMetadataB\x06\n" +
+	"\x10cluster_metadata\x18; \x01(\v2\x1e.ares.store.v1.ClusterMetadataH\x00R\x0fclusterMetadata\x125\n" +
+	"\brollback\x18< \x01(\v2\x17.ares.store.v1.RollbackH\x00R\brollbackB\x06\n" +
 	"\x04body\"]\n" +
 	"\tAuditMark\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x12\n" +
@@ -6954,7 +7043,12 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\vrestored_at\x18\x02 \x01(\x03R\n" +
 	"restoredAt\x12\x17\n" +
 	"\ahold_ms\x18\x03 \x01(\x03R\x06holdMs\x12+\n" +
-	"\x11snapshot_revision\x18\x04 \x01(\x03R\x10snapshotRevision\"z\n" +
+	"\x11snapshot_revision\x18\x04 \x01(\x03R\x10snapshotRevision\"\\\n" +
+	"\bRollback\x12\x16\n" +
+	"\x06server\x18\x01 \x01(\tR\x06server\x12\x12\n" +
+	"\x04seen\x18\x02 \x01(\x03R\x04seen\x12\x14\n" +
+	"\x05found\x18\x03 \x01(\x03R\x05found\x12\x0e\n" +
+	"\x02at\x18\x04 \x01(\x03R\x02at\"z\n" +
 	"\x05Batch\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x14\n" +
 	"\x05reset\x18\x02 \x01(\bR\x05reset\x12\x0e\n" +
@@ -7112,7 +7206,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*AuditMark)(nil),         // 1: ares.store.v1.AuditMark
@@ -7167,29 +7261,30 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*Binding)(nil),           // 50: ares.store.v1.Binding
 	(*Identity)(nil),          // 51: ares.store.v1.Identity
 	(*Restored)(nil),          // 52: ares.store.v1.Restored
-	(*Batch)(nil),             // 53: ares.store.v1.Batch
-	(*Change)(nil),            // 54: ares.store.v1.Change
-	(*Forecast)(nil),          // 55: ares.store.v1.Forecast
-	(*Forecaster)(nil),        // 56: ares.store.v1.Forecaster
-	(*Score)(nil),             // 57: ares.store.v1.Score
-	(*JoinToken)(nil),         // 58: ares.store.v1.JoinToken
-	(*Authority)(nil),         // 59: ares.store.v1.Authority
-	(*Joined)(nil),            // 60: ares.store.v1.Joined
-	(*Revocation)(nil),        // 61: ares.store.v1.Revocation
-	(*Secret)(nil),            // 62: ares.store.v1.Secret
-	(*Loan)(nil),              // 63: ares.store.v1.Loan
-	(*LoanHours)(nil),         // 64: ares.store.v1.LoanHours
-	(*Cluster)(nil),           // 65: ares.store.v1.Cluster
-	(*ClusterKey)(nil),        // 66: ares.store.v1.ClusterKey
-	nil,                       // 67: ares.store.v1.PolicyNote.LabelsEntry
-	nil,                       // 68: ares.store.v1.JobUpdate.LabelsEntry
-	nil,                       // 69: ares.store.v1.Reservation.SelectorEntry
-	nil,                       // 70: ares.store.v1.Cluster.LabelsEntry
-	nil,                       // 71: ares.store.v1.Cluster.PricesEntry
-	(*apipb.NodeInfo)(nil),    // 72: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 73: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 74: ares.v1.DeviceShare
-	(*apipb.NodeGrant)(nil),   // 75: ares.v1.NodeGrant
+	(*Rollback)(nil),          // 53: ares.store.v1.Rollback
+	(*Batch)(nil),             // 54: ares.store.v1.Batch
+	(*Change)(nil),            // 55: ares.store.v1.Change
+	(*Forecast)(nil),          // 56: ares.store.v1.Forecast
+	(*Forecaster)(nil),        // 57: ares.store.v1.Forecaster
+	(*Score)(nil),             // 58: ares.store.v1.Score
+	(*JoinToken)(nil),         // 59: ares.store.v1.JoinToken
+	(*Authority)(nil),         // 60: ares.store.v1.Authority
+	(*Joined)(nil),            // 61: ares.store.v1.Joined
+	(*Revocation)(nil),        // 62: ares.store.v1.Revocation
+	(*Secret)(nil),            // 63: ares.store.v1.Secret
+	(*Loan)(nil),              // 64: ares.store.v1.Loan
+	(*LoanHours)(nil),         // 65: ares.store.v1.LoanHours
+	(*Cluster)(nil),           // 66: ares.store.v1.Cluster
+	(*ClusterKey)(nil),        // 67: ares.store.v1.ClusterKey
+	nil,                       // 68: ares.store.v1.PolicyNote.LabelsEntry
+	nil,                       // 69: ares.store.v1.JobUpdate.LabelsEntry
+	nil,                       // 70: ares.store.v1.Reservation.SelectorEntry
+	nil,                       // 71: ares.store.v1.Cluster.LabelsEntry
+	nil,                       // 72: ares.store.v1.Cluster.PricesEntry
+	(*apipb.NodeInfo)(nil),    // 73: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 74: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 75: ares.v1.DeviceShare
+	(*apipb.NodeGrant)(nil),   // 76: ares.v1.NodeGrant
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	2,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
@@ -7198,7 +7293,7 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	30, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
 	31, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
 	32, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	72, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	73, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
 	33, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
 	34, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
 	45, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
@@ -7211,73 +7306,74 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	40, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
 	44, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
 	5,  // 18: ares.store.v1.Record.awaited:type_name -> ares.store.v1.Awaited
-	55, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
-	56, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
+	56, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
+	57, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
 	39, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
-	57, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
+	58, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
 	50, // 23: ares.store.v1.Record.binding:type_name -> ares.store.v1.Binding
 	4,  // 24: ares.store.v1.Record.policy:type_name -> ares.store.v1.Policy
-	58, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
-	59, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
-	61, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
-	60, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
+	59, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
+	60, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
+	62, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
+	61, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
 	1,  // 29: ares.store.v1.Record.audit_mark:type_name -> ares.store.v1.AuditMark
-	62, // 30: ares.store.v1.Record.secret:type_name -> ares.store.v1.Secret
-	65, // 31: ares.store.v1.Record.cluster:type_name -> ares.store.v1.Cluster
-	66, // 32: ares.store.v1.Record.cluster_key:type_name -> ares.store.v1.ClusterKey
+	63, // 30: ares.store.v1.Record.secret:type_name -> ares.store.v1.Secret
+	66, // 31: ares.store.v1.Record.cluster:type_name -> ares.store.v1.Cluster
+	67, // 32: ares.store.v1.Record.cluster_key:type_name -> ares.store.v1.ClusterKey
 	9,  // 33: ares.store.v1.Record.job_grant:type_name -> ares.store.v1.JobGrant
 	10, // 34: ares.store.v1.Record.asking:type_name -> ares.store.v1.Asking
 	11, // 35: ares.store.v1.Record.membership:type_name -> ares.store.v1.Membership
 	13, // 36: ares.store.v1.Record.floor:type_name -> ares.store.v1.Floor
 	16, // 37: ares.store.v1.Record.grant_claim:type_name -> ares.store.v1.GrantClaim
 	14, // 38: ares.store.v1.Record.roster:type_name -> ares.store.v1.Roster
-	63, // 39: ares.store.v1.Record.loan:type_name -> ares.store.v1.Loan
+	64, // 39: ares.store.v1.Record.loan:type_name -> ares.store.v1.Loan
 	12, // 40: ares.store.v1.Record.cluster_metadata:type_name -> ares.store.v1.ClusterMetadata
-	73, // 41: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	3,  // 42: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
-	67, // 43: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
-	24, // 44: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	28, // 45: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	29, // 46: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	21, // 47: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
-	20, // 48: ares.store.v1.Run.dropped_usage:type_name -> ares.store.v1.MonthUsage
-	18, // 49: ares.store.v1.Run.hold:type_name -> ares.store.v1.Hold
-	19, // 50: ares.store.v1.Run.updated:type_name -> ares.store.v1.JobUpdate
-	17, // 51: ares.store.v1.Run.notified:type_name -> ares.store.v1.NotifyMark
-	8,  // 52: ares.store.v1.Run.left:type_name -> ares.store.v1.LeftCluster
-	7,  // 53: ares.store.v1.JobGrant.base:type_name -> ares.store.v1.Run
-	7,  // 54: ares.store.v1.Floor.run:type_name -> ares.store.v1.Run
-	15, // 55: ares.store.v1.Roster.clusters:type_name -> ares.store.v1.RosterEntry
-	68, // 56: ares.store.v1.JobUpdate.labels:type_name -> ares.store.v1.JobUpdate.LabelsEntry
-	26, // 57: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
-	22, // 58: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
-	23, // 59: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
-	26, // 60: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	25, // 61: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	23, // 62: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
-	74, // 63: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	27, // 64: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	23, // 65: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
-	37, // 66: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	35, // 67: ares.store.v1.Tenant.loan:type_name -> ares.store.v1.TenantLoan
-	36, // 68: ares.store.v1.Tenant.shared:type_name -> ares.store.v1.SharedTenant
-	37, // 69: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	69, // 70: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
-	41, // 71: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	42, // 72: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	43, // 73: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	49, // 74: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
-	54, // 75: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	75, // 76: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
-	75, // 77: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
-	64, // 78: ares.store.v1.Loan.hours:type_name -> ares.store.v1.LoanHours
-	70, // 79: ares.store.v1.Cluster.labels:type_name -> ares.store.v1.Cluster.LabelsEntry
-	71, // 80: ares.store.v1.Cluster.prices:type_name -> ares.store.v1.Cluster.PricesEntry
-	81, // [81:81] is the sub-list for method output_type
-	81, // [81:81] is the sub-list for method input_type
-	81, // [81:81] is the sub-list for extension type_name
-	81, // [81:81] is the sub-list for extension extendee
-	0,  // [0:81] is the sub-list for field type_name
+	53, // 41: ares.store.v1.Record.rollback:type_name -> ares.store.v1.Rollback
+	74, // 42: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	3,  // 43: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
+	68, // 44: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
+	24, // 45: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	28, // 46: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	29, // 47: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	21, // 48: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
+	20, // 49: ares.store.v1.Run.dropped_usage:type_name -> ares.store.v1.MonthUsage
+	18, // 50: ares.store.v1.Run.hold:type_name -> ares.store.v1.Hold
+	19, // 51: ares.store.v1.Run.updated:type_name -> ares.store.v1.JobUpdate
+	17, // 52: ares.store.v1.Run.notified:type_name -> ares.store.v1.NotifyMark
+	8,  // 53: ares.store.v1.Run.left:type_name -> ares.store.v1.LeftCluster
+	7,  // 54: ares.store.v1.JobGrant.base:type_name -> ares.store.v1.Run
+	7,  // 55: ares.store.v1.Floor.run:type_name -> ares.store.v1.Run
+	15, // 56: ares.store.v1.Roster.clusters:type_name -> ares.store.v1.RosterEntry
+	69, // 57: ares.store.v1.JobUpdate.labels:type_name -> ares.store.v1.JobUpdate.LabelsEntry
+	26, // 58: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
+	22, // 59: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
+	23, // 60: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
+	26, // 61: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	25, // 62: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	23, // 63: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
+	75, // 64: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	27, // 65: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	23, // 66: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
+	37, // 67: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	35, // 68: ares.store.v1.Tenant.loan:type_name -> ares.store.v1.TenantLoan
+	36, // 69: ares.store.v1.Tenant.shared:type_name -> ares.store.v1.SharedTenant
+	37, // 70: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	70, // 71: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
+	41, // 72: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	42, // 73: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	43, // 74: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	49, // 75: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
+	55, // 76: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
+	76, // 77: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
+	76, // 78: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
+	65, // 79: ares.store.v1.Loan.hours:type_name -> ares.store.v1.LoanHours
+	71, // 80: ares.store.v1.Cluster.labels:type_name -> ares.store.v1.Cluster.LabelsEntry
+	72, // 81: ares.store.v1.Cluster.prices:type_name -> ares.store.v1.Cluster.PricesEntry
+	82, // [82:82] is the sub-list for method output_type
+	82, // [82:82] is the sub-list for method input_type
+	82, // [82:82] is the sub-list for extension type_name
+	82, // [82:82] is the sub-list for extension extendee
+	0,  // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -7327,6 +7423,7 @@ func file_store_storepb_store_proto_init() {
 		(*Record_Roster)(nil),
 		(*Record_Loan)(nil),
 		(*Record_ClusterMetadata)(nil),
+		(*Record_Rollback)(nil),
 	}
 	file_store_storepb_store_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
@@ -7335,7 +7432,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   72,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -47,6 +47,12 @@ func ExternalWith(tb testing.TB, scheme string, flags ...string) *Etcd {
 	return startOn(tb, tb.TempDir(), scheme, flags...)
 }
 
+// ExternalIn is like External, but uses a data directory of the test, which may have the data of an earlier process.
+func ExternalIn(tb testing.TB, dir string) *Etcd {
+	tb.Helper()
+	return startOn(tb, dir, "http")
+}
+
 // startOn starts an etcd process with the given data directory. The function tries again if
 // another process has taken a chosen port in the meantime. If the port is taken, etcd has not
 // written to the directory yet.
