@@ -101,6 +101,9 @@ func (c digestWriter) resources(s *Spec) digestWriter {
 	if p.TTY {
 		c = c.flag(38, true)
 	}
+	if p.ContainerRoot {
+		c = c.flag(39, true)
+	}
 	return c
 }
 

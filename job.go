@@ -102,6 +102,10 @@ type Placement struct {
 	// too: agents of earlier versions can do neither.
 	Stdin bool `json:"stdin,omitzero"`
 	TTY   bool `json:"tty,omitzero"`
+
+	// ContainerRoot makes the processes of a job in an image root of a user namespace in which only the job's user exists. It is a
+	// constraint, too: not every node can do this.
+	ContainerRoot bool `json:"container_root,omitzero"`
 }
 
 // DataSet is data that a job reads.
@@ -127,7 +131,7 @@ func (p *Placement) IsZero() bool {
 		!p.LatencySensitive && p.NodeSelector == nil && p.Tolerations == nil && p.Regions == nil && p.NodeAffinity == nil &&
 		p.PreferredNodeAffinity == nil && p.Affinity == nil && p.AntiAffinity == nil && p.PreferredAntiAffinity == nil && p.NodeRequirements == nil &&
 		p.Clusters == nil && p.Data == nil && p.OnPartition == "" && p.ClusterLostAfterSeconds == 0 && p.Mounts == nil && p.Network == "" &&
-		!p.Stdin && !p.TTY
+		!p.Stdin && !p.TTY && !p.ContainerRoot
 }
 
 // Placement returns the constraints on where the job runs. It is empty if there are none. Most jobs have none or the same
@@ -172,6 +176,11 @@ const (
 // IsAttachable reports whether users can write to the job.
 func (s *Spec) IsAttachable() bool {
 	return s.Constraints != nil && (s.Constraints.Stdin || s.Constraints.TTY)
+}
+
+// IsContainerRoot reports whether the job's processes are root in its image.
+func (s *Spec) IsContainerRoot() bool {
+	return s.Constraints != nil && s.Constraints.ContainerRoot
 }
 
 // HasOwnNetwork reports whether the job must not reach the machine's network.

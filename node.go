@@ -44,6 +44,10 @@ type Node struct {
 	// have neither.
 	Images   bool
 	NoImages string
+	// ContainerRoot is true if the node runs jobs with an image as root of a user namespace. Otherwise NoContainerRoot says why it does not,
+	// unless NoImages does. Records of nodes of earlier versions have neither.
+	ContainerRoot   bool
+	NoContainerRoot string
 	// OwnNetwork is true if jobs can have a network of their own, so that jobs with NetworkNone may run there. Records of nodes of earlier
 	// versions of Ares have false, so they get no such jobs.
 	OwnNetwork bool

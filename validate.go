@@ -128,6 +128,9 @@ func (s Spec) checkProcess(p *Problems) {
 	text(p, "working_dir", s.WorkingDir, 4096)
 	s.checkWorkingDir(p)
 	s.checkNetwork(p)
+	if s.Placement().ContainerRoot && s.Image == "" {
+		p.Add("container_root", "needs an image: without one, the job runs as its user on the node itself; set image, or leave container_root out")
+	}
 }
 
 // checkNetwork checks the network of the job's processes. Several ranks without a network could not reach each other.

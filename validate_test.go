@@ -107,6 +107,7 @@ func TestCheckLimits(t *testing.T) {
 			{"command[0]", nil, func(s *S) { s.Command = []string{"", "x"} }},
 			{"command[0]", func(s *S) { s.Command, s.Args = nil, []string{"x"} }, func(s *S) { s.Command, s.Args = nil, []string{""} }},
 			{"args", func(s *S) { s.Args = make([]string, ares.MaxArgs-1) }, func(s *S) { s.Args = make([]string, ares.MaxArgs) }},
+			{"container_root", func(s *S) { s.Image, s.EditPlacement().ContainerRoot = "x", true }, func(s *S) { s.Image, s.EditPlacement().ContainerRoot = "", true }},
 			{"working_dir", func(s *S) { s.WorkingDir = "/a" }, func(s *S) { s.WorkingDir = "a" }},
 			{"environment", func(s *S) { s.Environment = many(ares.MaxEnvironment) }, func(s *S) { s.Environment = many(ares.MaxEnvironment + 1) }},
 			{"environment", nil, func(s *S) { s.Environment = map[string]string{"a=b": ""} }},

@@ -27,26 +27,27 @@ var errTaken = errors.New("another agent already uses this node's name")
 
 // Agent runs the seats of one node.
 type Agent struct {
-	cfg        Config
-	log        *slog.Logger
-	link       *serverLink
-	runner     *run.Runner
-	bin        *trash.Bin // working directories of ended seats, which are being deleted
-	source     gpu.Source
-	profile    string // name of the simulated machine, "" for a real one
-	instance   string
-	isolation  *isolation
-	refuses    string    // why no job may run here at all, "" if jobs may
-	identity   *pki.Node // nil when the agent authenticates with a token
-	rejected   error     // why a server rejects the certificate
-	watcher    *watcher
-	starts     startLimit
-	uploads    *logUploads
-	images     *image.Store      // nil if the node runs no images
-	runtime    string            // path of the OCI runtime
-	probing    sync.Mutex        // held while a test container runs
-	describing sync.Mutex        // held while the CDI specification is made
-	cdi        map[string]string // CDI names of the devices; empty for simulated devices
+	cfg             Config
+	log             *slog.Logger
+	link            *serverLink
+	runner          *run.Runner
+	bin             *trash.Bin // working directories of ended seats, which are being deleted
+	source          gpu.Source
+	profile         string // name of the simulated machine, "" for a real one
+	instance        string
+	isolation       *isolation
+	refuses         string    // why no job may run here at all, "" if jobs may
+	identity        *pki.Node // nil when the agent authenticates with a token
+	rejected        error     // why a server rejects the certificate
+	watcher         *watcher
+	starts          startLimit
+	uploads         *logUploads
+	images          *image.Store      // nil if the node runs no images
+	runtime         string            // path of the OCI runtime
+	noContainerRoot string            // why jobs cannot be root in their images, "" if they can
+	probing         sync.Mutex        // held while a test container runs
+	describing      sync.Mutex        // held while the CDI specification is made
+	cdi             map[string]string // CDI names of the devices; empty for simulated devices
 
 	session atomic.Int64 // revision of the current session, 0 without one
 	renewed atomic.Int64 // run.BootTime at which the last acknowledged renewal was sent
@@ -149,6 +150,7 @@ func (a *Agent) describe(machine *gpu.Machine, contained bool, noImages string) 
 		MemoryMB: machine.MemoryMB, Labels: cfg.Labels, NUMA: machine.NUMA, Taints: cfg.Taints, Mock: machine.Mock, Contains: contained, Version: cfg.Version,
 		Isolation: ares.Truncate(a.isolation.describe(), 1024), Unfit: ares.Truncate(a.refuses, 512), TrustedOnly: a.isolation.trustedOnly(),
 		Images: noImages == "", NoImages: ares.Truncate(noImages, 1024), OwnNetwork: a.isolation.noNetwork() == "", Attachable: true,
+		ContainerRoot: noImages == "" && a.noContainerRoot == "", NoContainerRoot: ares.Truncate(a.noContainerRoot, 1024),
 	}
 }
 

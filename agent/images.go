@@ -117,9 +117,12 @@ func (a *Agent) openImages(ctx context.Context, machine *gpu.Machine) string {
 		return err.Error()
 	}
 	a.images, a.runtime = store, path
-	if err = a.probeRuntime(ctx, owner, nil); err != nil {
+	if err = a.probeRuntime(ctx, owner, nil, false); err != nil {
 		a.images = nil
 		return fmt.Sprintf("the OCI runtime %s does not work here: %v", path, err)
+	}
+	if err = a.probeRuntime(ctx, owner, nil, true); err != nil {
+		a.noContainerRoot = err.Error()
 	}
 	return ""
 }
@@ -128,8 +131,8 @@ func (a *Agent) openImages(ctx context.Context, machine *gpu.Machine) string {
 func (i *isolation) imageOwner() uint32 { return uint32(i.UIDBase + i.UIDRange) }
 
 // probeRuntime runs a container like that of a job, because only that shows whether everything a container needs works on this machine. The
-// container gets the devices with these CDI names.
-func (a *Agent) probeRuntime(ctx context.Context, uid uint32, devices []string) error {
+// container gets the devices with these CDI names, and a user namespace as for container_root if `root` is true.
+func (a *Agent) probeRuntime(ctx context.Context, uid uint32, devices []string, root bool) error {
 	const layer, limit = "probe", time.Minute
 	layers := a.images.LayersDir()
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -143,7 +146,7 @@ func (a *Agent) probeRuntime(ctx context.Context, uid uint32, devices []string) 
 	p, err := a.runner.Start(ctx, run.Spec{
 		Key: key, Argv: []string{run.ProbeProgram, run.ProbeArgument}, Env: []string{}, User: &run.User{UID: uid, GID: uid}, LostAfter: limit, RenewedAt: run.Now(),
 		Sandbox:   run.Sandbox{Private: true, OwnTmp: true, Seccomp: a.isolation.means.NoSeccomp == ""},
-		Container: run.Container{Runtime: a.runtime, Dir: filepath.Dir(dir), Layers: []string{layer}, Devices: devices, DeviceSpecs: filepath.Join(a.cfg.Dir, cdiDir)},
+		Container: run.Container{Runtime: a.runtime, Dir: filepath.Dir(dir), Layers: []string{layer}, Devices: devices, DeviceSpecs: filepath.Join(a.cfg.Dir, cdiDir), Root: root},
 	})
 	if err != nil {
 		return err
@@ -167,11 +170,26 @@ func (s *seat) isNodeAtFault(ctx context.Context) bool {
 		return true // other seats have found it out
 	}
 	names, _ := s.agent.containerDevices(s.order.GetShares(), nil)
-	err := s.agent.probeRuntime(ctx, s.agent.isolation.imageOwner(), names)
+	err := s.agent.probeRuntime(ctx, s.agent.isolation.imageOwner(), names, false)
 	if err != nil {
 		s.agent.log.Warn("a test container does not start either", "seat", s.key, "error", err)
+		return true
 	}
-	return err != nil
+	if s.order.GetSpec().GetContainerRoot() {
+		if err = s.agent.probeRuntime(ctx, s.agent.isolation.imageOwner(), names, true); err != nil {
+			s.agent.loseContainerRoot(err.Error())
+		}
+	}
+	return false
+}
+
+// loseContainerRoot tells the servers that this node cannot run jobs with container_root any more, for example because somebody has changed
+// a setting of the kernel. Other jobs run as before.
+func (a *Agent) loseContainerRoot(why string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.log.Error("this node does not run jobs with container_root until its agent is restarted", "why", why)
+	a.node.ContainerRoot, a.node.NoContainerRoot, a.untold = false, ares.Truncate(why, 1024), true
 }
 
 // missingCDI returns the reason why containers cannot get the node's devices, or "". Simulated devices need nothing.
@@ -216,6 +234,9 @@ func (s *seat) imageRequest() (*image.Request, error) {
 	}
 	if s.agent.images == nil {
 		return nil, errors.New(s.agent.Node().NoImages)
+	}
+	if why := s.agent.Node().NoContainerRoot; why != "" && spec.GetContainerRoot() {
+		return nil, errors.New("it cannot make a job root in its image (container_root): " + why)
 	}
 	ref, err := image.Parse(spec.GetImage())
 	if err != nil {
@@ -321,7 +342,7 @@ func (s *seat) fetchImage(ctx context.Context, spec *run.Spec) error {
 	if err = checkCommand(spec); err != nil {
 		return ares.Errorf(ares.Invalid, "image %s: %v", req.Reference, err)
 	}
-	spec.Container = run.Container{Runtime: s.agent.runtime, Dir: s.agent.images.LayersDir(), Layers: got.Layers, Data: job.Checkpoint.Path, Mounts: mounts}
+	spec.Container = run.Container{Runtime: s.agent.runtime, Dir: s.agent.images.LayersDir(), Layers: got.Layers, Data: job.Checkpoint.Path, Mounts: mounts, Root: job.IsContainerRoot()}
 	spec.Container.DeviceSpecs = filepath.Join(s.agent.cfg.Dir, cdiDir)
 	if spec.Container.Devices, spec.Env = s.agent.containerDevices(s.order.GetShares(), spec.Env); len(spec.Container.Devices) > 0 {
 		s.agent.renewSpec()

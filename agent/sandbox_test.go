@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/agent/image"
 	"github.com/ares-scheduler/ares/agent/run"
 )
 
@@ -210,6 +211,29 @@ func TestNoJobGetsTheNetworkInstead(t *testing.T) {
 		got := d.said("finish")
 		if lost := len(got) == 1 && got[0].outcome == string(ares.OutcomeLost); len(got) != 1 || lost != (network == ares.NetworkNone) || lost == (err == nil) {
 			t.Errorf("network %s: ran %v, finished as %+v", network, err == nil, got)
+		}
+	}
+}
+
+// TestContainerRootIsLost lets a test container for container_root fail while the node runs. The servers are told, and a job that is placed
+// there all the same does not start.
+func TestContainerRootIsLost(t *testing.T) {
+	d := newDoor(t)
+	h := newHandsApart(t, d, t.TempDir(), DefaultIsolation())
+	h.Agent.mu.Lock()
+	h.node.ContainerRoot = true
+	h.Agent.mu.Unlock()
+	h.images = &image.Store{}
+	h.loseContainerRoot("user.max_user_namespaces is 0")
+	if n := h.Node(); n.ContainerRoot || !strings.Contains(n.NoContainerRoot, "max_user_namespaces") {
+		t.Errorf("the node says %+v", n)
+	}
+	for _, root := range []bool{false, true} {
+		o := secretSeat(100, "true")
+		o.Spec.Image, o.Spec.ContainerRoot = "docker.io/library/x:1", root
+		s := &seat{agent: h.Agent, key: run.Key{Job: o.Seat.JobId}, order: o}
+		if _, err := s.imageRequest(); (err != nil) != root || root && !strings.Contains(err.Error(), "container_root") {
+			t.Errorf("container_root %t: %v", root, err)
 		}
 	}
 }

@@ -110,6 +110,9 @@ func (s *seat) environment(job *ares.Spec, env map[string]string, user *run.User
 	if user != nil {
 		// Programs ask for a user name even if no password file contains the user.
 		env["USER"] = s.agent.isolation.login(job.Tenant)
+		if job.IsContainerRoot() {
+			env["USER"] = "root"
+		}
 		env["LOGNAME"] = env["USER"]
 	}
 	if job.Placement().TTY && env["TERM"] == "" {

@@ -212,6 +212,17 @@ func TestAClaimNeedsIsolation(t *testing.T) {
 	if ares.CodeOf(err) != ares.Forbidden || !strings.Contains(err.Error(), "cannot give a job a standard input or a terminal") {
 		t.Errorf("a claim of a node that has no such jobs is answered %v", err)
 	}
+	boxed := storetest.JobOf(tenant, storetest.Sleep())
+	boxed.Job.Trusted, boxed.Job.Image = true, "x"
+	boxed.Job.EditPlacement().ContainerRoot = true
+	if made := s.store.Create(t.Context(), []store.Creation{boxed})[0]; made.Err != nil {
+		t.Fatal(made.Err)
+	}
+	root := storetest.Get(t, s.store, boxed.Job.ID).Job
+	err = claim(root, storetest.Place(t, s.store, s.lead, root, s.own)[0].Fence)
+	if ares.CodeOf(err) != ares.Forbidden || !strings.Contains(err.Error(), "container_root") {
+		t.Errorf("a claim of a node that cannot make the job root is answered %v", err)
+	}
 }
 
 // TestNodesHaveARate lets a node repeat its calls. Its calls are limited, but neither its renewals nor the calls of another node.

@@ -68,9 +68,13 @@ type NodeInfo struct {
 	// network none. If it is false, isolation says why.
 	OwnNetwork bool `protobuf:"varint,36,opt,name=own_network,json=ownNetwork,proto3" json:"own_network,omitempty"`
 	// Users can attach to jobs there, so the node runs jobs with stdin or tty.
-	Attachable    bool `protobuf:"varint,37,opt,name=attachable,proto3" json:"attachable,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Attachable bool `protobuf:"varint,37,opt,name=attachable,proto3" json:"attachable,omitempty"`
+	// The node runs jobs with container_root. Otherwise no_container_root or no_images says why
+	// it does not.
+	ContainerRoot   bool   `protobuf:"varint,38,opt,name=container_root,json=containerRoot,proto3" json:"container_root,omitempty"`
+	NoContainerRoot string `protobuf:"bytes,39,opt,name=no_container_root,json=noContainerRoot,proto3" json:"no_container_root,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *NodeInfo) Reset() {
@@ -269,6 +273,20 @@ func (x *NodeInfo) GetAttachable() bool {
 		return x.Attachable
 	}
 	return false
+}
+
+func (x *NodeInfo) GetContainerRoot() bool {
+	if x != nil {
+		return x.ContainerRoot
+	}
+	return false
+}
+
+func (x *NodeInfo) GetNoContainerRoot() string {
+	if x != nil {
+		return x.NoContainerRoot
+	}
+	return ""
 }
 
 // DeviceInfo is one accelerator as its agent reports it.
@@ -3196,7 +3214,7 @@ var File_apipb_agent_proto protoreflect.FileDescriptor
 
 const file_apipb_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x13apipb/session.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9c\a\n" +
+	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x13apipb/session.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf9\a\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12-\n" +
@@ -3226,7 +3244,9 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"ownNetwork\x12\x1e\n" +
 	"\n" +
 	"attachable\x18% \x01(\bR\n" +
-	"attachable\x1a9\n" +
+	"attachable\x12%\n" +
+	"\x0econtainer_root\x18& \x01(\bR\rcontainerRoot\x124\n" +
+	"\x11no_container_root\x18' \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x0fnoContainerRoot\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x1f\x10 R\n" +

@@ -1092,9 +1092,13 @@ type Node struct {
 	// network none. If it is false, isolation says why.
 	OwnNetwork bool `protobuf:"varint,43,opt,name=own_network,json=ownNetwork,proto3" json:"own_network,omitempty"`
 	// Users can attach to jobs there, so the node runs jobs with stdin or tty.
-	Attachable    bool `protobuf:"varint,44,opt,name=attachable,proto3" json:"attachable,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Attachable bool `protobuf:"varint,44,opt,name=attachable,proto3" json:"attachable,omitempty"`
+	// The node runs jobs with container_root. Otherwise no_container_root or no_images says why
+	// it does not.
+	ContainerRoot   bool   `protobuf:"varint,45,opt,name=container_root,json=containerRoot,proto3" json:"container_root,omitempty"`
+	NoContainerRoot string `protobuf:"bytes,46,opt,name=no_container_root,json=noContainerRoot,proto3" json:"no_container_root,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
@@ -1342,6 +1346,20 @@ func (x *Node) GetAttachable() bool {
 		return x.Attachable
 	}
 	return false
+}
+
+func (x *Node) GetContainerRoot() bool {
+	if x != nil {
+		return x.ContainerRoot
+	}
+	return false
+}
+
+func (x *Node) GetNoContainerRoot() string {
+	if x != nil {
+		return x.NoContainerRoot
+	}
+	return ""
 }
 
 // NodeScore is the reliability of a node. Counts decay with a half-life of one
@@ -3706,7 +3724,7 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13DeleteTenantRequest\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\"0\n" +
 	"\x14DeleteTenantResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\xf7\b\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\xca\t\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -3745,7 +3763,9 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"ownNetwork\x12\x1e\n" +
 	"\n" +
 	"attachable\x18, \x01(\bR\n" +
-	"attachable\x1a9\n" +
+	"attachable\x12%\n" +
+	"\x0econtainer_root\x18- \x01(\bR\rcontainerRoot\x12*\n" +
+	"\x11no_container_root\x18. \x01(\tR\x0fnoContainerRoot\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x02\n" +

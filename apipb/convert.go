@@ -61,7 +61,7 @@ func newStartConditions(c *ares.StartConditions) *StartConditions {
 // The method `constraints` returns nil if no option of the placement or of the federation is set, and there are no mounts.
 func (m *JobSpec) constraints() *ares.Placement {
 	p := m.Placement.placement()
-	if len(m.Data) == 0 && m.OnPartition == "" && m.ClusterLostAfterSeconds == 0 && len(m.Mounts) == 0 && m.Network == "" && !m.Stdin && !m.Tty {
+	if len(m.Data) == 0 && m.OnPartition == "" && m.ClusterLostAfterSeconds == 0 && len(m.Mounts) == 0 && m.Network == "" && !m.Stdin && !m.Tty && !m.ContainerRoot {
 		return p
 	}
 	if p == nil {
@@ -74,7 +74,7 @@ func (m *JobSpec) constraints() *ares.Placement {
 		p.Mounts = append(p.Mounts, ares.Mount{Source: x.GetSource(), Target: x.GetTarget(), ReadOnly: x.GetReadOnly()})
 	}
 	p.OnPartition, p.ClusterLostAfterSeconds = ares.PartitionPolicy(m.OnPartition), int(m.ClusterLostAfterSeconds)
-	p.Network, p.Stdin, p.TTY = m.Network, m.Stdin, m.Tty
+	p.Network, p.Stdin, p.TTY, p.ContainerRoot = m.Network, m.Stdin, m.Tty, m.ContainerRoot
 	return p
 }
 
@@ -163,7 +163,7 @@ func NewJobSpec(s *ares.Spec) *JobSpec {
 			m.Mounts = append(m.Mounts, &Mount{Source: x.Source, Target: x.Target, ReadOnly: x.ReadOnly})
 		}
 		m.OnPartition, m.ClusterLostAfterSeconds, m.Network = string(p.OnPartition), int32(p.ClusterLostAfterSeconds), p.Network
-		m.Stdin, m.Tty = p.Stdin, p.TTY
+		m.Stdin, m.Tty, m.ContainerRoot = p.Stdin, p.TTY, p.ContainerRoot
 	}
 	return m
 }
@@ -221,7 +221,7 @@ func (m *NodeInfo) Node() ares.Node {
 		Labels: m.GetLabels(), Mock: m.GetMock(), Contains: m.GetContains(), Version: m.GetVersion(),
 		Isolation: m.GetIsolation(), Unfit: m.GetUnfit(), SessionTTL: time.Duration(m.GetSessionTtlSeconds()) * time.Second,
 		ClockAhead: time.Duration(m.GetClockAheadMs()) * time.Millisecond, SessionCut: m.GetSessionCut(), TrustedOnly: m.GetTrustedOnly(), Images: m.GetImages(), NoImages: m.GetNoImages(),
-		JobsOutliveSession: m.GetJobsOutliveSession(), OwnNetwork: m.GetOwnNetwork(), Attachable: m.GetAttachable(),
+		JobsOutliveSession: m.GetJobsOutliveSession(), OwnNetwork: m.GetOwnNetwork(), Attachable: m.GetAttachable(), ContainerRoot: m.GetContainerRoot(), NoContainerRoot: m.GetNoContainerRoot(),
 	}
 	for _, d := range m.GetDevices() {
 		n.Devices = append(n.Devices, ares.Device{
@@ -247,7 +247,7 @@ func NewNodeInfo(n *ares.Node) *NodeInfo {
 		Labels: n.Labels, Mock: n.Mock, Contains: n.Contains, Version: n.Version,
 		Isolation: n.Isolation, Unfit: n.Unfit, SessionTtlSeconds: int32(n.SessionTTL / time.Second),
 		ClockAheadMs: int32(n.ClockAhead / time.Millisecond), SessionCut: n.SessionCut, TrustedOnly: n.TrustedOnly, Images: n.Images, NoImages: n.NoImages,
-		JobsOutliveSession: n.JobsOutliveSession, OwnNetwork: n.OwnNetwork, Attachable: n.Attachable, Numa: NewNUMANodes(n.NUMA), Taints: NewTaints(n.Taints),
+		JobsOutliveSession: n.JobsOutliveSession, OwnNetwork: n.OwnNetwork, Attachable: n.Attachable, ContainerRoot: n.ContainerRoot, NoContainerRoot: n.NoContainerRoot, Numa: NewNUMANodes(n.NUMA), Taints: NewTaints(n.Taints),
 	}
 	for _, d := range n.Devices {
 		m.Devices = append(m.Devices, &DeviceInfo{

@@ -152,6 +152,10 @@ type JobSpec struct {
 	// must allow them in its setting images.mounts, and the job's user needs rights of its
 	// own to them. The job does not start without one of them.
 	Mounts []*Mount `protobuf:"bytes,90,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	// The processes of a job with an image are root in the image, in a user namespace in which
+	// only the job's user exists: outside of it they are the job's user, without capabilities.
+	// Only nodes that can do this get the job.
+	ContainerRoot bool `protobuf:"varint,93,opt,name=container_root,json=containerRoot,proto3" json:"container_root,omitempty"`
 	// The first process of each member has a standard input, to which `ares attach` sends.
 	// Without it and without tty, its standard input is empty. Only nodes whose agents can do
 	// this get the job.
@@ -520,6 +524,13 @@ func (x *JobSpec) GetMounts() []*Mount {
 		return x.Mounts
 	}
 	return nil
+}
+
+func (x *JobSpec) GetContainerRoot() bool {
+	if x != nil {
+		return x.ContainerRoot
+	}
+	return false
 }
 
 func (x *JobSpec) GetStdin() bool {
@@ -5014,7 +5025,7 @@ var File_apipb_job_proto protoreflect.FileDescriptor
 
 const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
-	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x0f\n" +
+	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe2\x0f\n" +
 	"\aJobSpec\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -5071,7 +5082,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\fon_partition\x18Q \x01(\tR\vonPartition\x12;\n" +
 	"\x1acluster_lost_after_seconds\x18R \x01(\x05R\x17clusterLostAfterSeconds\x12\x18\n" +
 	"\anetwork\x18S \x01(\tR\anetwork\x12&\n" +
-	"\x06mounts\x18Z \x03(\v2\x0e.ares.v1.MountR\x06mounts\x12\x14\n" +
+	"\x06mounts\x18Z \x03(\v2\x0e.ares.v1.MountR\x06mounts\x12%\n" +
+	"\x0econtainer_root\x18] \x01(\bR\rcontainerRoot\x12\x14\n" +
 	"\x05stdin\x18[ \x01(\bR\x05stdin\x12\x10\n" +
 	"\x03tty\x18\\ \x01(\bR\x03tty\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +

@@ -253,14 +253,14 @@ func TestSubmitFromFlags(t *testing.T) {
 	dir := serve(t, f)
 	code, stdout, stderr := run(t, "job", "submit", "--name", "n", "--gpus", "4", "--priority", "0", "--tenant-id", "vision", "--queue", "q", "--members", "2",
 		"--cpus", "8", "--memory-mb", "64", "--gpu-memory-mb", "80", "--gpu-model", "H100", "--env", "A=b=c", "--env", "D=", "--label", "k=v", "--workdir", "/w",
-		"--image", "i", "--network", "host", "--max-runtime-minutes", "5", "--max-retries", "0", "--request-id", "r", "--grace-seconds", "0", "--lost-after-seconds", "60",
+		"--image", "i", "--container-root", "--network", "host", "--max-runtime-minutes", "5", "--max-retries", "0", "--request-id", "r", "--grace-seconds", "0", "--lost-after-seconds", "60",
 		"--execution-mode", "at_most_once", "--after", "job-a,job-b", "--allow-mixed-models", "--preemptible=false", "--", "python", "train.py", "--epochs", "3")
 	if code != 0 || stdout != "job-1\n" || stderr != "follow it with: ares job logs -f job-1\n" {
 		t.Fatalf("exit %d, %q, %q", code, stdout, stderr)
 	}
 	var want apipb.JobSpec
 	if err := apipb.UnmarshalJSON([]byte(`{"name": "n", "gpu_count": 4, "priority": 0, "tenant_id": "vision", "queue": "q", "members": 2, "cpu_cores": 8,
-		"memory_mb": 64, "gpu_memory_mb": 80, "gpu_model": "H100", "environment": {"A": "b=c", "D": ""}, "labels": {"k": "v"}, "working_dir": "/w", "image": "i", "network": "host",
+		"memory_mb": 64, "gpu_memory_mb": 80, "gpu_model": "H100", "environment": {"A": "b=c", "D": ""}, "labels": {"k": "v"}, "working_dir": "/w", "image": "i", "container_root": true, "network": "host",
 		"max_runtime_minutes": 5, "retry": {"max_retries": 0}, "request_id": "r", "grace_seconds": 0, "lost_after_seconds": 60, "execution_mode": "at_most_once",
 		"after": ["job-a", "job-b"], "allow_mixed_models": true, "preemptible": false, "command": ["python", "train.py", "--epochs", "3"]}`), &want); err != nil {
 		t.Fatal(err)

@@ -73,6 +73,7 @@ func (f *StaticFeasibility) Infeasible(spec ares.Spec, trusted bool) *ares.Refus
 	spec.Tenant, spec.After, spec.Start, spec.Array = ares.DefaultTenant, nil, nil, ares.Array{}
 	spec.Image = "" // a node can run images as soon as somebody installs a runtime there
 	where := spec.EditPlacement()
+	where.ContainerRoot = false                   // and make a job root in its image as soon as somebody changes a setting of its kernel
 	where.Affinity, where.AntiAffinity = nil, nil // other jobs start and end
 	b, plain := job.ShapeKeyOf(&ares.Job{Spec: spec, Trusted: trusted})
 	b.Queue = "" // the verdict does not depend on the queue

@@ -44,6 +44,7 @@ type Job struct {
 	Image             string            `json:"image" doc:"container image; empty for none"`
 	Mounts            []string          `json:"mounts" doc:"what it mounts from its nodes, as SOURCE:TARGET or SOURCE:TARGET:ro"`
 	Network           string            `json:"network" doc:"host, or none for no network"`
+	ContainerRoot     bool              `json:"container_root" doc:"it is root in its image, in a user namespace"`
 	Stdin             bool              `json:"stdin" doc:"users can write to its standard input"`
 	TTY               bool              `json:"tty" doc:"it has a terminal, to which users can connect"`
 	EnvironmentNames  []string          `json:"environment_names" doc:"names of its variables; policies cannot read the values"`
@@ -132,7 +133,7 @@ func NewJob(said ares.Spec) Job {
 		Name: s.Name, Queue: s.Queue, Priority: s.PriorityValue(), PriorityClass: string(s.PriorityClass), Members: s.Members, MinMembers: s.MinMembers,
 		GPUCount: s.GPUs, GPUs: s.TotalGPUs(), GPUMilli: s.GPUMilli, AcceleratorType: s.AcceleratorType, GPUModel: s.GPUModel, AllowMixedModels: s.AllowMixedModels, MIGProfile: s.MIGProfile,
 		GPUMemoryMB: s.GPUMemoryMB, CPUCores: ares.RoundUpCPUs(s.MilliCPUs()), MemoryMB: s.MemoryMB, Command: s.Argv(), Image: s.Image,
-		Network: cmp.Or(p.Network, ares.NetworkHost), Stdin: p.Stdin, TTY: p.TTY,
+		Network: cmp.Or(p.Network, ares.NetworkHost), Stdin: p.Stdin, TTY: p.TTY, ContainerRoot: p.ContainerRoot,
 		EnvironmentNames: slices.Sorted(maps.Keys(s.Environment)), WorkingDir: s.WorkingDir, NodeSelector: p.NodeSelector,
 		NodeRequirements: p.NodeRequirements.Strings(),
 		Regions:          p.Regions, LatencySensitive: p.LatencySensitive, HasDeadline: !s.Deadline.IsZero(), Deadline: s.Deadline,

@@ -119,6 +119,9 @@ func (r *Runner) bundle(o *seat.Order) (*specs.Spec, error) {
 			Resources: &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}},
 		},
 	}
+	if o.Container.Root {
+		s.Process.Args[1] = seat.InsideRoot
+	}
 	if len(o.Container.Devices) == 0 {
 		return s, nil
 	}

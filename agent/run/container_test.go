@@ -21,6 +21,9 @@ import (
 // If setInImage is true, the test helper `start` runs every job in an image.
 var setInImage bool
 
+// If setRoot is true, every job in an image is root in it.
+var setRoot bool
+
 // runcPath is the OCI runtime of the tests.
 func runcPath(t *testing.T) string {
 	t.Helper()
@@ -36,7 +39,7 @@ func runcPath(t *testing.T) string {
 func (w *world) inImage(spec Spec) Spec {
 	w.Helper()
 	spec = apart(spec)
-	spec.Container = Container{Runtime: runcPath(w.T), Dir: filepath.Join(w.dir, "layers"), Layers: []string{"tools"}, Data: os.TempDir()}
+	spec.Container = Container{Runtime: runcPath(w.T), Dir: filepath.Join(w.dir, "layers"), Layers: []string{"tools"}, Data: os.TempDir(), Root: setRoot}
 	spec.Dir = "/"
 	w.makeLayer("tools", func(dir string) {
 		for _, program := range []string{"busybox", "setsid", "id"} {

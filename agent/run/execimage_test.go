@@ -22,12 +22,15 @@ import (
 func TestExecsInImages(t *testing.T) {
 	runcPath(t)
 	setInImage = true
-	defer func() { setInImage = false }()
+	defer func() { setInImage, setRoot = false, false }()
 	for name, test := range map[string]func(*testing.T){
 		"Signal": TestExecSignal, "HangsUp": TestExecHangsUp, "HangsUpGroup": TestExecHangsUpGroup, "EndsWithJob": TestExecEndsWithJob, "RacesWithEnd": TestExecRacesWithEnd,
 		"LeavesChildren": TestExecLeavesChildren, "Limits": TestExecLimits,
 	} {
+		setRoot = false
 		t.Run(name, test)
+		setRoot = true
+		t.Run(name+" as root", test)
 	}
 }
 
@@ -110,6 +113,13 @@ func token(w *world) string {
 // TestExecIsNotAmbushed runs commands beside a job in an image that attacks each new process: it tries to trace the process before it has the
 // filter of system calls, and to open the machine's files through it.
 func TestExecIsNotAmbushed(t *testing.T) {
+	defer func() { setRoot = false }()
+	for _, setRoot = range []bool{false, true} {
+		t.Run(fmt.Sprintf("root %t", setRoot), testAmbush)
+	}
+}
+
+func testAmbush(t *testing.T) {
 	needFilter(t)
 	w := newWorld(t)
 	spec := w.inImage(sh(""))

@@ -190,6 +190,9 @@ func (d *AgentService) mayRun(node string) func(*ares.Job) error {
 			return ares.Errorf(ares.Forbidden, "job %s may not run on node %s, because the node cannot keep it from the network (network: none): "+
 				"update its agent and run it as root", job.ID, node)
 		}
+		if n != nil && job.IsContainerRoot() && !n.Node.ContainerRoot {
+			return ares.Errorf(ares.Forbidden, "job %s may not run on node %s, because the node cannot make a job root in its image (container_root), and ares node get says why", job.ID, node)
+		}
 		if n != nil && job.IsAttachable() && !n.Node.Attachable {
 			return ares.Errorf(ares.Forbidden, "job %s may not run on node %s, because its agent cannot give a job a standard input or a terminal (stdin, tty): update it", job.ID, node)
 		}

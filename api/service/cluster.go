@@ -111,7 +111,7 @@ func (d *Services) node(to Visibility, n *cache.NodeEntry) *apipb.Node {
 	m := &apipb.Node{
 		NodeId: n.Node.ID, State: string(state), StateSince: apipb.Timestamp(n.Since), Address: n.Node.Address,
 		CpuCores: int32(n.Node.CPUs), MemoryMb: int32(n.Node.MemoryMB), CpuCoresFree: int32(n.Node.CPUs), MemoryMbFree: int32(n.Node.MemoryMB),
-		Labels: n.Node.Labels, Mock: n.Node.Mock, Contains: n.Node.Contains, Version: n.Node.Version, Isolation: n.Node.Isolation, TrustedOnly: n.Node.TrustedOnly, Images: n.Node.Images, NoImages: n.Node.NoImages, OwnNetwork: n.Node.OwnNetwork, Attachable: n.Node.Attachable,
+		Labels: n.Node.Labels, Mock: n.Node.Mock, Contains: n.Node.Contains, Version: n.Node.Version, Isolation: n.Node.Isolation, TrustedOnly: n.Node.TrustedOnly, Images: n.Node.Images, NoImages: n.Node.NoImages, OwnNetwork: n.Node.OwnNetwork, Attachable: n.Node.Attachable, ContainerRoot: n.Node.ContainerRoot, NoContainerRoot: n.Node.NoContainerRoot,
 		ClockAheadSeconds: n.Node.ClockAhead.Seconds(), Numa: apipb.NewNUMANodes(n.Node.NUMA), Taints: apipb.NewTaints(n.Node.Taints),
 	}
 	if n.Cordon != nil {

@@ -29,7 +29,7 @@ func progress(req *apipb.ReportProgressRequest, now time.Time) (ares.Progress, e
 // cleanNode removes control characters from the texts in which a node describes itself. It reports names that contain control
 // characters, because a name that is changed would no longer match.
 func cleanNode(n *ares.Node, p *ares.Problems) {
-	for _, text := range []*string{&n.Unfit, &n.Isolation, &n.NoImages, &n.Version} {
+	for _, text := range []*string{&n.Unfit, &n.Isolation, &n.NoImages, &n.NoContainerRoot, &n.Version} {
 		*text = ares.Printable(*text)
 	}
 	name := func(field, s string) {

@@ -286,6 +286,8 @@ func (a *commands) writeStatus(w io.Writer, c *apipb.GetClusterStatusResponse) {
 // imagesText says whether a node runs jobs with an image, or why it does not.
 func imagesText(n *apipb.Node) string {
 	switch {
+	case n.GetImages() && n.GetNoContainerRoot() != "":
+		return "yes, but not with container_root: " + n.GetNoContainerRoot()
 	case n.GetImages():
 		return "yes"
 	case n.GetNoImages() != "":

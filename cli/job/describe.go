@@ -106,6 +106,9 @@ func writeRequest(s output.Sheet, j *apipb.Job) {
 	s.Line("Constraints", apipb.Requirements(j.GetSpec().GetPlacement().GetNodeRequirements()).String())
 	s.Line("Command", output.CommandLine(append(slices.Clone(j.GetCommand()), j.GetArgs()...)))
 	s.Line("Image", imageText(j))
+	if j.GetSpec().GetContainerRoot() {
+		s.Line("User", "root in the image, in a user namespace")
+	}
 	s.List("Mounts", mountTexts(j))
 	switch spec := j.GetSpec(); {
 	case spec.GetTty():

@@ -262,20 +262,21 @@ func interrupted(ctx context.Context, id string, err error) error {
 
 // specFlags are the flags that set fields of a job.
 type specFlags struct {
-	text      map[string]*string
-	number    map[string]*int32
-	requestID string
-	deadline  string
-	env       []string
-	labels    []string
-	after     []string
-	require   []string
-	notify    []string
-	gang      bool
-	preempt   bool
-	mixed     bool
-	stdin     bool // with tty, only for commands with addAttach
-	tty       bool
+	text          map[string]*string
+	number        map[string]*int32
+	requestID     string
+	deadline      string
+	env           []string
+	labels        []string
+	after         []string
+	require       []string
+	notify        []string
+	gang          bool
+	preempt       bool
+	mixed         bool
+	containerRoot bool
+	stdin         bool // with tty, only for commands with addAttach
+	tty           bool
 
 	secretEnv, secretFile []string
 	mounts                []string
@@ -341,6 +342,7 @@ func (s *specFlags) add(f *pflag.FlagSet) {
 	f.StringArrayVar(&s.secretEnv, "secret-env", nil, "secret as an environment variable, VARIABLE=SECRET or VARIABLE=SECRET/KEY; may be repeated")
 	f.StringArrayVar(&s.secretFile, "secret-file", nil, "secret as a file in the directory $ARES_SECRETS_DIR, FILE=SECRET or FILE=SECRET/KEY; may be repeated")
 	f.StringArrayVar(&s.mounts, "mount", nil, "with --image: a file or directory of the node that the job sees, SOURCE:TARGET or SOURCE:TARGET:ro; may be repeated")
+	f.BoolVar(&s.containerRoot, "container-root", false, "with --image: the job is root in its image, in a user namespace; outside of it, it is the job's user")
 	f.StringArrayVar(&s.labels, "label", nil, "label NAME=VALUE; may be repeated")
 	f.StringSliceVar(&s.after, "after", nil, "jobs that must succeed first: their IDs or names, or @last")
 	f.StringArrayVar(&s.require, "constraint", nil, "conditions on nodes and their GPUs, such as 'gpu.memory>=80G,!spot'; may be repeated; a node must meet all of them")
@@ -366,7 +368,7 @@ func (s *specFlags) apply(f *pflag.FlagSet, spec *apipb.JobSpec) error {
 		}
 	}
 	s.cpus.apply(f, spec)
-	spec.Stdin, spec.Tty = spec.GetStdin() || s.stdin, spec.GetTty() || s.tty
+	spec.Stdin, spec.Tty, spec.ContainerRoot = spec.GetStdin() || s.stdin, spec.GetTty() || s.tty, spec.GetContainerRoot() || s.containerRoot
 	if f.Changed("max-retries") {
 		n, err := f.GetInt32("max-retries")
 		output.Must(err)

@@ -65,8 +65,6 @@ func (s *supervisor) spawnContainer() birth {
 	if why != "" {
 		return failed(s.apartToo(why))
 	}
-	order := seat.InsideOrder{Argv: o.Argv, Env: environment(o), Dir: o.Dir, Seccomp: o.Sandbox.Seccomp, UserNamespaces: o.Sandbox.UserNamespaces, Terminal: o.Terminal}
-	f.pass(order.Encode())
 	// gofail: var supervisorBeforeStart struct{}
 
 	// The last check of the clock (rule R4). If the loop has decided to end the job in the meantime, it kills the job's cgroup.
@@ -79,6 +77,10 @@ func (s *supervisor) spawnContainer() birth {
 	if err = s.runtime(nil, "start", o.Key.String()); err != nil {
 		return s.blame("start the container", err)
 	}
+	if err = s.admitRoot(f, pid); err != nil {
+		return s.blame("make the job's user root in the container (container_root)", err)
+	}
+	f.pass(s.insideOrder())
 	if why = f.answer(); why != "" {
 		return failed(s.apartToo(why))
 	}
@@ -86,6 +88,13 @@ func (s *supervisor) spawnContainer() birth {
 	read, in := f.job.take(o)
 	s.out.begin(read, o.LogLimit, s.process.buffer[:])
 	return birth{pid: pid, at: now, wall: wall, input: in}
+}
+
+// insideOrder returns what the first process of the container executes.
+func (s *supervisor) insideOrder() []byte {
+	o := &s.order
+	in := seat.InsideOrder{Argv: o.Argv, Env: environment(o), Dir: o.Dir, Seccomp: o.Sandbox.Seccomp, UserNamespaces: o.Sandbox.UserNamespaces, Terminal: o.Terminal}
+	return in.Encode()
 }
 
 // onMachine calls a function on another thread, which sees the machine's own mounts. The job's thread sees only one of the machine's cgroup
@@ -220,7 +229,9 @@ func openContainerFiles(o *seat.Order) (*containerFiles, error) {
 }
 
 func (f *containerFiles) close() {
-	f.job.close()
+	if f.job != nil {
+		f.job.close()
+	}
 	for _, p := range []*[2]int{&f.order, &f.status} {
 		for i := range p {
 			closeFD(&p[i])
@@ -236,10 +247,9 @@ func closeFD(fd *int) {
 }
 
 // The method `pass` sends the order to the container. It does not wait: the order may be larger than the pipe, and the container reads it
-// when it starts. If the container is killed, nobody has the other end, and the write fails.
+// as soon as it comes. If the container is killed, nobody has the other end, and the write fails.
 func (f *containerFiles) pass(order []byte) {
-	closeFD(&f.order[0])
-	closeFD(&f.status[1])
+	f.release()
 	out := os.NewFile(uintptr(f.order[1]), "order")
 	f.order[1] = -1
 	go func() {
@@ -249,9 +259,18 @@ func (f *containerFiles) pass(order []byte) {
 	}()
 }
 
+// The method `release` closes the container's ends of the pipes, once the container has them.
+func (f *containerFiles) release() {
+	closeFD(&f.order[0])
+	closeFD(&f.status[1])
+}
+
 // The method `answer` waits until the command is executed, and returns "", or the reason why that was not possible.
-func (f *containerFiles) answer() string {
-	var b [seat.MaxReason]byte
+func (f *containerFiles) answer() string { return f.read(seat.MaxReason) }
+
+// The method `read` returns the next bytes that the container says, or fewer if it says no more.
+func (f *containerFiles) read(limit int) string {
+	b := make([]byte, limit)
 	n := 0
 	for n < len(b) {
 		k, err := syscall.Read(f.status[0], b[n:])

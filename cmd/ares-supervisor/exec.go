@@ -114,10 +114,12 @@ func (s *supervisor) spawnBeside(x *execution) (int, error) {
 		env = append(env, secretsEnv+o.SecretsDir)
 	}
 	var path string
-	err = s.asUser(func() (err error) {
-		path, err = lookPath(cmd.Argv[0], o.Dir, env)
-		return err
-	})
+	if !o.Container.Root { // otherwise the command's own process looks for it
+		err = s.asUser(func() (err error) {
+			path, err = lookPath(cmd.Argv[0], o.Dir, env)
+			return err
+		})
+	}
 	if err != nil {
 		return 0, errors.New(s.describeBeside(err.Error()))
 	}
@@ -127,6 +129,14 @@ func (s *supervisor) spawnBeside(x *execution) (int, error) {
 		return 0, err
 	}
 	s.onMachine(func() { _ = seat.WriteFile(oomScoreFile, s.process.oomScore, 0, 0) }) // the command inherits it
+	if o.Container.Root {
+		pid, err := s.spawnRootBeside(x, &cmd, attr, env)
+		s.onMachine(s.process.lowerOOMScore)
+		if err != nil {
+			return 0, errors.New(s.describeBeside(err.Error()))
+		}
+		return pid, nil
+	}
 	pid, machine, err := s.fork(path, cmd.Argv, &syscall.ProcAttr{
 		Dir: o.Dir, Env: env, Sys: attr, Files: []uintptr{uintptr(x.files[1]), uintptr(x.files[2]), uintptr(x.files[3])},
 	})

@@ -24,7 +24,7 @@ func furnishContainer(o *seat.Order) error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_SLAVE, ""); err != nil {
 		return errors.New("make the mounts the job's own: " + err.Error())
 	}
-	if err := errors.Join(furnishDir(o), furnishContainerShm(o), bindInside()); err != nil {
+	if err := errors.Join(furnishDir(o), furnishContainerShm(o), bindInside(o.Container.Root)); err != nil {
 		return err
 	}
 	// On a machine with both cgroup versions, runtimes would use version 1, and some refuse to run. The job's cgroup is in version 2. So
@@ -53,13 +53,24 @@ func furnishContainerShm(o *seat.Order) error {
 }
 
 // bindInside makes this program visible in the container, read-only.
-func bindInside() error {
+func bindInside(root bool) error {
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return err
 	}
 	if st, err := os.Stat(self); err != nil || st.Mode()&0o005 != 0o005 {
 		return errors.New("the job's user must be able to execute " + self + ": run chmod 755 on it")
+	}
+	if root {
+		here, err := os.Getwd()
+		if err != nil {
+			return err
+		}
+		copied := here + "/" + seat.RootProgram
+		if err = writeRootProgram(self, copied); err != nil {
+			return err
+		}
+		self = copied
 	}
 	if err := seat.WriteFile(seat.SandboxInside, nil, syscall.O_CREAT, 0o600); err != nil {
 		return err
@@ -85,7 +96,46 @@ func mountImage(o *seat.Order) error {
 	if err != nil {
 		return err
 	}
-	upper := here + "/" + seat.UpperDir
+	upper, err := makeUpper(o, here)
+	if err != nil {
+		return errors.New("make the directory for the job's changes to the image: " + err.Error())
+	}
+	// The names are relative to the directory of all layers, because the kernel limits the length of the options.
+	var lower strings.Builder
+	for i := len(c.Layers) - 1; i >= 0; i-- {
+		if lower.Len() > 0 {
+			lower.WriteByte(':')
+		}
+		lower.WriteString(c.Layers[i] + "/" + seat.LayerTree)
+	}
+	layers, names := c.Dir, lower.String()
+	if c.Root {
+		layers = layersDir
+		if names, err = mountOwned(o); err != nil {
+			return err
+		}
+	}
+	// The job's thread has its own working directory since it has its own mount namespace.
+	if err := syscall.Chdir(layers); err != nil {
+		return errors.New("the image's layers in " + layers + ": " + err.Error())
+	}
+	options := "lowerdir=" + names + ",upperdir=" + upper + "/files,workdir=" + upper + "/work,userxattr"
+	err = syscall.Mount("overlay", here+"/"+seat.RootDir, "overlay", 0, options)
+	if back := syscall.Chdir(here); err == nil {
+		err = back
+	}
+	if err != nil {
+		return errors.New("mount the image's " + strconv.Itoa(len(c.Layers)) + " layers (overlayfs, which needs Linux 5.11): " + err.Error())
+	}
+	if c.Root {
+		return leaveOwned()
+	}
+	return nil
+}
+
+// makeUpper makes the directory for the job's changes to its image.
+func makeUpper(o *seat.Order, here string) (upper string, err error) {
+	upper = here + "/" + seat.UpperDir
 	switch {
 	case o.Sandbox.Disk() != "": // it is in the job's own file system
 		upper = diskDir + "/" + seat.UpperDir
@@ -117,28 +167,25 @@ func mountImage(o *seat.Order) error {
 			err = seat.WriteFile(upper+"/files"+name, nil, syscall.O_CREAT|syscall.O_EXCL, 0o644)
 		}
 	}
-	if err != nil {
-		return errors.New("make the directory for the job's changes to the image: " + err.Error())
+	if err == nil && o.Container.Root {
+		err = ownTree(upper+"/files", o.User)
 	}
-	// The names are relative to the directory of all layers, because the kernel limits the length of the options.
-	var lower strings.Builder
-	for i := len(c.Layers) - 1; i >= 0; i-- {
-		if lower.Len() > 0 {
-			lower.WriteByte(':')
+	return upper, err
+}
+
+// ownTree makes a user the owner of a directory and of everything in it.
+func ownTree(dir string, owner *seat.User) error {
+	if err := own(dir, owner); err != nil {
+		return err
+	}
+	list, err := os.ReadDir(dir)
+	for _, d := range list {
+		path := dir + "/" + d.Name()
+		if d.IsDir() {
+			err = errors.Join(err, ownTree(path, owner))
+		} else {
+			err = errors.Join(err, own(path, owner))
 		}
-		lower.WriteString(c.Layers[i] + "/" + seat.LayerTree)
 	}
-	// The job's thread has its own working directory since it has its own mount namespace.
-	if err := syscall.Chdir(c.Dir); err != nil {
-		return errors.New("the image's layers in " + c.Dir + ": " + err.Error())
-	}
-	options := "lowerdir=" + lower.String() + ",upperdir=" + upper + "/files,workdir=" + upper + "/work,userxattr"
-	err = syscall.Mount("overlay", here+"/"+seat.RootDir, "overlay", 0, options)
-	if back := syscall.Chdir(here); err == nil {
-		err = back
-	}
-	if err != nil {
-		return errors.New("mount the image's " + strconv.Itoa(len(c.Layers)) + " layers (overlayfs, which needs Linux 5.11): " + err.Error())
-	}
-	return nil
+	return err
 }

@@ -12,17 +12,41 @@ import (
 )
 
 // beginInside is the first process of a container, with the job's user, without capabilities and with no_new_privs. It restricts itself as
-// the job's thread does for jobs without an image, and executes the job's command. It never returns.
-func beginInside() {
+// the job's thread does for jobs without an image, and executes the job's command. It never returns. With Container.Root, it has capabilities
+// in a user namespace of the job, and so have commands beside the job.
+func beginInside(how string) {
 	syscall.CloseOnExec(seat.InsideStatusFD)
-	err := executeInside()
+	err := awaitRoot(how)
+	if err == nil {
+		err = executeInside(how)
+	}
 	why := err.Error()
 	_, _ = syscall.Write(seat.InsideStatusFD, []byte(why[:min(len(why), seat.MaxReason)]))
 	os.Exit(127) //nolint:mnd // as a shell does
 }
 
-func executeInside() error {
+// awaitRoot says whether the process is in its user namespace. The supervisor answers with the order.
+func awaitRoot(how string) error {
+	if how == seat.Inside {
+		return nil
+	}
+	if how == seat.BesideRoot {
+		_ = syscall.Close(seat.InsideUserFD)
+		return enteredRoot()
+	}
+	if err := enteredRoot(); err != nil {
+		return &explained{string(rootFailed) + err.Error()}
+	}
+	_, err := syscall.Write(seat.InsideStatusFD, []byte{rootReady})
+	return err
+}
+
+func executeInside(how string) error {
 	heedSignals()
+	insideImage := insideImage
+	if how == seat.BesideRoot {
+		insideImage = func(err error) error { return err } // the supervisor completes it
+	}
 	in := os.NewFile(seat.InsideFD, "order")
 	b, err := io.ReadAll(io.LimitReader(in, seat.MaxFile))
 	if err != nil {
@@ -44,6 +68,11 @@ func executeInside() error {
 	if order.Terminal {
 		if err = ioctl(0, ioctlTerminal, 0); err != nil {
 			return os.NewSyscallError("ioctl(TIOCSCTTY)", err)
+		}
+	}
+	if how != seat.Inside {
+		if err = becomeRoot(); err != nil {
+			return err
 		}
 	}
 	// If the supervisor is killed, nobody enforces the job's deadlines any more.

@@ -26,12 +26,14 @@ import (
 //
 // The thread cannot leave the container again. What it does on the machine's file systems, another thread does for it.
 
-// namespaceNames lists the namespaces of a container, as in /proc/PID/ns. A container has no user namespace of its own.
+// namespaceNames lists the namespaces of a container, as in /proc/PID/ns. A container has no user namespace of its own, except
+// with Container.Root.
 var namespaceNames = [...]string{"cgroup", "ipc", "uts", "net", "pid", "mnt"}
 
 // membership says whether the job's thread has joined the container, which it can do only once.
 type membership struct {
 	namespaces [len(namespaceNames)]int // open files; 0 for those that the kernel does not have
+	user       int                      // the open user namespace of a job with Container.Root; a thread of a Go program cannot join it
 	isJoined   bool
 	failed     error
 }
@@ -81,6 +83,10 @@ func (s *supervisor) enterContainer() error {
 	syscall.Umask(umask)
 	if err := noNewPrivs(); err != nil {
 		return err
+	}
+	if s.order.Container.Root { // a command restricts itself, because it enters the user namespace first
+		leaveKeyring()
+		return nil
 	}
 	return s.restrict()
 }

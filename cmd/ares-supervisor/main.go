@@ -47,8 +47,8 @@ func main() {
 		probeNetwork()
 		return
 	}
-	if len(os.Args) == 2 && os.Args[1] == seat.Inside {
-		beginInside()
+	if len(os.Args) == 2 && (os.Args[1] == seat.Inside || os.Args[1] == seat.InsideRoot || os.Args[1] == seat.BesideRoot) {
+		beginInside(os.Args[1])
 	}
 	again := len(os.Args) == 3 && os.Args[2] == seat.Again
 	if len(os.Args) != 2 && !again || !isOpen(seat.ReadyFD) || !isOpen(seat.LockFD) {

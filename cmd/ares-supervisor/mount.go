@@ -175,7 +175,11 @@ func cloneMount(fd int, readOnly bool) (tree int, why string, err error) {
 // the job is at fault. The job must not start if either result is set.
 func (s *supervisor) attachMounts(pid int, trees []int) (why string, err error) {
 	var self syscall.Stat_t
-	if err = syscall.Stat("/proc/self/exe", &self); err != nil {
+	program := "/proc/self/exe"
+	if s.order.Container.Root {
+		program = seat.RootProgram
+	}
+	if err = syscall.Stat(program, &self); err != nil {
 		return "", os.NewSyscallError("stat", err)
 	}
 	done := make(chan struct{})

@@ -47,6 +47,8 @@ func (a *Admission) addWarnings(c *candidate, level string) {
 	}
 	if n := a.View.ImageNodes(); c.Job.Image != "" && !a.Hub && n.Run == 0 && n.Other > 0 {
 		c.warnings = append(c.warnings, fmt.Sprintf("none of the %d connected nodes can run images, so the job waits: install runc on a node and run its agent as root (docs/guide/containers.md)", n.Other))
+	} else if c.Job.IsContainerRoot() && !a.Hub && n.Root == 0 && n.Run > 0 {
+		c.warnings = append(c.warnings, fmt.Sprintf("none of the %d connected nodes that run images can make a job root in its image (container_root), so the job waits: ares node get says why (docs/guide/containers.md)", n.Run))
 	}
 	if s := c.Job.Start; s != nil && !s.Begin.IsZero() && s.Begin.Before(c.Job.AcceptedAt.Add(-time.Minute)) {
 		c.warnings = append(c.warnings, fmt.Sprintf("start.begin %s is in the past, so the job may start at once", s.Begin.UTC().Format(time.RFC3339)))

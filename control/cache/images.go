@@ -3,6 +3,7 @@ package cache
 // ImageNodes counts the nodes with a session.
 type ImageNodes struct {
 	Run   int // nodes that run jobs with an image
+	Root  int // those of them that run jobs with container_root
 	Other int // the other nodes
 }
 
@@ -23,6 +24,9 @@ func (v *View) ImageNodes() ImageNodes {
 		case e.Session == nil:
 		case e.Node.Images:
 			n.Run++
+			if e.Node.ContainerRoot {
+				n.Root++
+			}
 		default:
 			n.Other++
 		}

@@ -29,7 +29,7 @@ type Cluster struct {
 	FreeCPUMem            []freeCPUMem  // by position
 	Summaries             []nodeSummary // by position
 	BlockMaxes            []BlockMax    // one for each 64 nodes
-	TraitChanges          changeLog     // nodes whose traits changed: type, labels, taints, TrustedOnly, Images, OwnNetwork, Attachable, location
+	TraitChanges          changeLog     // nodes whose traits changed: type, labels, taints, TrustedOnly, Images, ContainerRoot, OwnNetwork, Attachable, location
 	RoomChanges           changeLog     // nodes that may have more free capacity than before
 	UnschedulableRequests []*Request    // requests whose Gains are kept up to date
 	Capacity              queue.Resources

@@ -123,6 +123,13 @@ var Filters = [...]Filter{
 			"install runc there and run its agent as root (docs/guide/containers.md)"),
 	},
 	{
+		// A program that must be root fails without it, so the remedy is never to drop the field. The node's settings can change.
+		Reason: ReasonContainerRoot, Kind: ares.BlockerNodes, static: true,
+		rejects: func(n *Node, w *Request) bool { return w.rules.containerRoot && !n.Record.ContainerRoot },
+		Text: text("the node cannot make a job root in its image (container_root), and ares node get says why: " +
+			"let users make user namespaces there (docs/guide/containers.md)"),
+	},
+	{
 		// What must not reach the network must not get it because there is no other node, so the remedy is never to drop the field.
 		Reason: ReasonNetwork, Kind: ares.BlockerNodes, static: true, lasting: true,
 		rejects: func(n *Node, w *Request) bool { return w.rules.ownNetwork && !n.Record.OwnNetwork },

@@ -40,7 +40,7 @@ type Node struct {
 
 	dirty         bool // it is in Cluster.Stale.Nodes
 	GainedRoom    bool // its free capacity may have increased since the last RefreshIndex
-	traitsChanged bool // its type, labels, taints, TrustedOnly, Images, OwnNetwork, Attachable or location changed since the last RefreshIndex
+	traitsChanged bool // its type, labels, taints, TrustedOnly, Images, ContainerRoot, OwnNetwork, Attachable or location changed since the last RefreshIndex
 }
 
 // Device is one device of a node, with its allocated amount.
@@ -99,7 +99,7 @@ func (c *Cluster) ApplyNodeRecord(n *Node, r *ares.Node) {
 			n.device(d.ID).Taken = d.Taken
 		}
 	}
-	n.traitsChanged = n.traitsChanged || was != n.Type || old != nil && r != nil && (!sameLabels(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints) || old.TrustedOnly != r.TrustedOnly || old.Images != r.Images || old.OwnNetwork != r.OwnNetwork || old.Attachable != r.Attachable)
+	n.traitsChanged = n.traitsChanged || was != n.Type || old != nil && r != nil && (!sameLabels(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints) || old.TrustedOnly != r.TrustedOnly || old.Images != r.Images || old.OwnNetwork != r.OwnNetwork || old.Attachable != r.Attachable || old.ContainerRoot != r.ContainerRoot)
 	n.GainedRoom, c.Stale.Capacity = true, true
 	c.locateNode(n)
 }

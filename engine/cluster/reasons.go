@@ -17,6 +17,7 @@ const (
 	ReasonTaint
 	ReasonUntrusted
 	ReasonImages
+	ReasonContainerRoot
 	ReasonNetwork
 	ReasonAttach
 	ReasonAccelerator

@@ -50,15 +50,16 @@ type requestVariants struct {
 
 // nodeRules holds the requirements of a request for nodes, except those for devices, CPUs and memory.
 type nodeRules struct {
-	selector     []label // sorted by key; the node must have all of these labels
-	affinity     []ares.Condition
-	requirements ares.NodeRequirements
-	preferred    []ares.Condition // a node that meets these conditions is preferred
-	tolerations  []ares.Toleration
-	trusted      bool // Job.Trusted: may use nodes with TrustedOnly
-	image        bool // it runs in an image, so it needs nodes with Images
-	ownNetwork   bool // it must not reach the network, so it needs nodes with OwnNetwork
-	attachable   bool // users can write to it, so it needs nodes with Attachable
+	selector      []label // sorted by key; the node must have all of these labels
+	affinity      []ares.Condition
+	requirements  ares.NodeRequirements
+	preferred     []ares.Condition // a node that meets these conditions is preferred
+	tolerations   []ares.Toleration
+	trusted       bool // Job.Trusted: may use nodes with TrustedOnly
+	image         bool // it runs in an image, so it needs nodes with Images
+	ownNetwork    bool // it must not reach the network, so it needs nodes with OwnNetwork
+	attachable    bool // users can write to it, so it needs nodes with Attachable
+	containerRoot bool // it is root in its image, so it needs nodes with ContainerRoot
 }
 
 // Constraints is the part of a request that depends on the traits of nodes and devices, not on amounts. Requests with
@@ -117,7 +118,7 @@ func RequestOf(j *ares.Job) *Request {
 	w.rules.preferred = ParseAll(p.PreferredNodeAffinity, ares.ParseCondition)
 	w.rules.tolerations = ParseAll(p.Tolerations, ares.ParseToleration)
 	w.rules.requirements, w.rules.trusted, w.rules.image, w.rules.ownNetwork = p.NodeRequirements, j.Trusted, j.Image != "", j.HasOwnNetwork()
-	w.rules.attachable = j.IsAttachable()
+	w.rules.attachable, w.rules.containerRoot = j.IsAttachable(), j.IsContainerRoot()
 	w.DeviceKey = fmt.Sprintf("%q %q %d %q", w.accelerator, w.MIG, w.deviceMemory, w.models)
 	w.Constraints = &Constraints{Key: fmt.Sprintf("%q %q %q %d %t %q %q %q %q %v", w.accelerator, w.models, w.MIG, w.deviceMemory, w.NeedsDevices(), w.rules.selector, w.rules.affinity,
 		w.rules.preferred, w.regions, w.rules.tolerations)}
@@ -137,6 +138,9 @@ func RequestOf(j *ares.Job) *Request {
 	}
 	if w.rules.attachable {
 		w.Constraints.Key += " attachable"
+	}
+	if w.rules.containerRoot {
+		w.Constraints.Key += " container root"
 	}
 	w.Key = fmt.Sprintf("%d %d %s %d %d %s", w.GPUs, w.Milli, ares.FormatCPUs(w.MilliCPUs), w.Memory, w.NUMA, w.Constraints.Key)
 	return w

@@ -94,6 +94,7 @@
 //	trusted-only             the node takes only jobs of platform administrators
 //	images                   the node runs jobs with an image
 //	own-network              the node runs jobs with network=none
+//	runs-container-root      the node runs jobs with container-root
 //	attachable               the node runs jobs with stdin or tty
 //	region= zone= spine= leaf= rack=  location labels
 //	labels=(NAME:VALUE)      labels
@@ -201,6 +202,7 @@
 //	trusted                  a platform administrator submitted it
 //	image=NAME               it runs in an image
 //	network=none             it must not reach the network
+//	container-root           it is root in its image
 //	stdin, tty               users can write to it
 //	latency-sensitive        whole devices of one NUMA node, and preempted by critical jobs only
 //	allow-mixed-models       its members may have devices of different models

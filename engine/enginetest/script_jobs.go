@@ -31,7 +31,7 @@ func jobSpec(in *arguments) ares.Spec {
 	s.EditPlacement().LatencySensitive, s.AllowMixedModels = in.hasFlag("latency-sensitive"), in.hasFlag("allow-mixed-models")
 	s.EditPlacement().Network = in.text("network", "")
 	p := s.EditPlacement()
-	p.Stdin, p.TTY = in.hasFlag("stdin"), in.hasFlag("tty")
+	p.Stdin, p.TTY, p.ContainerRoot = in.hasFlag("stdin"), in.hasFlag("tty"), in.hasFlag("container-root")
 	if level := in.number("priority", -1); level >= 0 {
 		s.Priority = &level
 	}

@@ -31,6 +31,7 @@ func doNode(w *Cluster, in *arguments) (string, error) {
 		n.Taints = append(n.Taints, taint)
 	}
 	n.TrustedOnly, n.Images, n.OwnNetwork = in.hasFlag("trusted-only"), in.hasFlag("images"), in.hasFlag("own-network")
+	n.ContainerRoot = in.hasFlag("runs-container-root")
 	n.Attachable = in.hasFlag("attachable")
 	addDevices(&n, in)
 	n.Links = linkMatrix(in.list("links"), len(n.Devices))

@@ -209,7 +209,7 @@ type ShapeKey struct {
 	strategy, required, preferred, domain   string
 	bandwidth                               string
 	latency, trusted, image, mixed          bool
-	ownNetwork, attachable                  bool
+	ownNetwork, attachable, containerRoot   bool
 }
 
 // ShapeKeyOf returns the ShapeKey of a job, or false if the job has lists such as selectors.
@@ -223,7 +223,7 @@ func ShapeKeyOf(j *ares.Job) (ShapeKey, bool) {
 		kind: j.AcceleratorType, model: j.GPUModel, mig: j.MIGProfile, numa: j.NUMAPolicy,
 		strategy: p.Strategy, required: p.RequiredLevel, preferred: p.PreferredLevel, domain: p.PreferredDomain,
 		bandwidth: p.NetworkBandwidth, latency: p.LatencySensitive, trusted: j.Trusted, image: j.Image != "", mixed: j.AllowMixedModels,
-		ownNetwork: j.HasOwnNetwork(), attachable: j.IsAttachable(),
+		ownNetwork: j.HasOwnNetwork(), attachable: j.IsAttachable(), containerRoot: j.IsContainerRoot(),
 	}, lists == 0
 }
 

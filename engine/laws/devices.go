@@ -244,6 +244,9 @@ func (m *nodeUse) checkConstraints(job *ares.Job) error {
 	if job.Image != "" && !m.Node.Images {
 		return errors.New("the job has an image, and the node cannot run images")
 	}
+	if job.IsContainerRoot() && !m.Node.ContainerRoot {
+		return errors.New("the job is root in its image, and the node cannot do this")
+	}
 	if job.HasOwnNetwork() && !m.Node.OwnNetwork {
 		return errors.New("the job must not reach the network, and the node cannot keep it from that")
 	}

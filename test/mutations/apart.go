@@ -1,9 +1,10 @@
 package main
 
 const (
-	room  = "cmd/ares-supervisor/sandbox.go"
-	spawn = "cmd/ares-supervisor/spawn.go"
-	mount = "cmd/ares-supervisor/mount.go"
+	room   = "cmd/ares-supervisor/sandbox.go"
+	spawn  = "cmd/ares-supervisor/spawn.go"
+	mount  = "cmd/ares-supervisor/mount.go"
+	userns = "cmd/ares-supervisor/userns.go"
 )
 
 // These mutations break the rule that a job cannot reach the machine, the agent or other jobs.
@@ -149,6 +150,41 @@ var apart = []Mutation{
 		"apart-no-device-filter", "the refusal to start a job without the filter of devices that it should have",
 		edit("agent/run/sandbox.go", "(o.User == nil || !o.Contained() || r.noDevices != \"\")", "(o.User == nil && !o.Contained() || r.noDevices == \"none\")"),
 		inRun("TestDeviceFilterFails"), `started without a filter`,
+	},
+	{
+		"apart-root-map", "that only the job's user exists in the user namespace of a job with container_root",
+		edit(userns, `line := "0 " + strconv.FormatUint(uint64(id), 10) + " 1"`, `line := "0 " + strconv.FormatUint(uint64(id), 10) + " 2"`),
+		inRun("TestContainerRoot$"), `has not printed "0 1879048200 1`,
+	},
+	{
+		"apart-root-session", "that a command beside such a job is in the job's user namespace",
+		edit(userns, "uintptr(s.member.user)},", "uintptr(s.member.user)}[:5],"),
+		inRun("TestContainerRoot$"), `rootimage_test.go`,
+	},
+	{
+		"apart-root-capabilities", "that such a job keeps only the capabilities that it needs",
+		edit("cmd/ares-supervisor/inside.go", "\t\tif err = becomeRoot(); err != nil {\n\t\t\treturn err\n\t\t}\n", ""),
+		inRun("TestContainerRoot$"), `has the capabilities`,
+	},
+	{
+		"apart-root-groups", "that such a job cannot drop a group to reach what is closed to the group",
+		edit(userns, "if groups { //", "if groups && u == nil { //"),
+		inRun("TestContainerRootGroups"), `the job prints`,
+	},
+	{
+		"apart-root-ambush", "that nobody can trace a command before it has the filter of system calls",
+		edit(userns, "programForRoot = 0o711", "programForRoot = 0o755"),
+		inRun("TestExecIsNotAmbushed"), `got to trace a process without the filter`,
+	},
+	{
+		"apart-root-nodes", "the filter that keeps such jobs off nodes that cannot run them",
+		edit("engine/cluster/filters.go", "return w.rules.containerRoot && !n.Record.ContainerRoot", "return w.rules.containerRoot && n.Session == nil"),
+		Test{Package: "./engine", Run: "TestScripts/feasibility"}, `container_root_nodes`,
+	},
+	{
+		"apart-root-claim", "the refusal of a claim by a node that cannot make the job root",
+		edit("api/service/agent.go", "n != nil && job.IsContainerRoot() && !n.Node.ContainerRoot", "n == nil && job.IsContainerRoot()"),
+		Test{Package: "./api", Run: "TestAClaimNeedsIsolation"}, `cannot make the job root is answered`,
 	},
 	{
 		"apart-network", "the network namespace of a job that must not reach the network",

@@ -14,6 +14,8 @@ type Container struct {
 	Runtime string
 	// Dir is the directory with the image's layers.
 	Dir string
+	// Root gives the job user 0 in a user namespace in which only the job's user exists. It needs a kernel that lets this user make one.
+	Root bool
 	// Layers are the names of directories in Dir, from the lowest layer to the highest. The files of a layer are in LayerTree below it.
 	Layers []string
 	// CgroupMount is where the cgroup2 file system is mounted. The runner sets it.
@@ -59,6 +61,7 @@ const (
 	RuntimeDir    = "runtime"             // the runtime's own state
 	RuntimeLog    = "runtime.log"         // what the runtime complains about
 	ContainerPid  = "container.pid"       // written by the runtime
+	RootProgram   = "init"                // the first program in a container with Container.Root
 	UpperDir      = "upper"               // what the job changes in the image
 	LayerTree     = "t"                   // below the directory of a layer
 	SandboxInside = SandboxDir + "/init"
@@ -72,8 +75,11 @@ var ResolverFiles = [...]string{"/etc/resolv.conf", "/etc/hosts"}
 // restricts itself, and executes the job's command. It reports a failure on InsideStatusFD, which the command does not inherit.
 const (
 	Inside         = "inside"
+	InsideRoot     = "root"   // the same for Container.Root
+	BesideRoot     = "beside" // a command beside a job with Container.Root, which enters the user namespace at InsideUserFD
 	InsideFD       = 3
 	InsideStatusFD = 4
+	InsideUserFD   = 5
 	InsideFiles    = 2 // the files that the runtime passes on
 )
 
@@ -165,6 +171,9 @@ func (o *Order) encodeContainer(e *encoder) {
 	}
 	e.str("cgroup_mount", c.CgroupMount)
 	e.str("data", c.Data)
+	if c.Root {
+		e.str("container_root", "on")
+	}
 	for i := range c.Mounts {
 		m := &c.Mounts[i]
 		e.str("mount", m.Source)
@@ -189,6 +198,8 @@ func (o *Order) decodeContainer(f field) {
 		c.CgroupMount = f.value
 	case "data":
 		c.Data = f.value
+	case "container_root":
+		c.Root = true
 	case "mount":
 		c.Mounts = append(c.Mounts, Mount{Source: f.value})
 	}

@@ -22,7 +22,7 @@ func order() Order {
 			Grace: time.Second, RenewedAt: 99, LogLimit: 1 << 20,
 			Container: Container{
 				Runtime: "/runc", Dir: "/l", Layers: []string{"a", "b"}, CgroupMount: "/g", Data: "/d",
-				Mounts: []Mount{{Source: "/data/x", Target: "/x", Below: "/data", ReadOnly: true}, {Source: "/y", Target: "/z", Below: "/y"}},
+				Root: true, Mounts: []Mount{{Source: "/data/x", Target: "/x", Below: "/data", ReadOnly: true}, {Source: "/y", Target: "/z", Below: "/y"}},
 			},
 		},
 		Cgroup: "/sys/fs/cgroup/x", Mark: "id/seat", Progress: "/p", Checkpoint: "/c",

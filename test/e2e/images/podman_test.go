@@ -104,7 +104,24 @@ func samples() []sample {
 		{"long names", run, layers([]tar.Header{w, file("w/" + strings.Repeat("ä", 120)), symlink("w/l", strings.Repeat("x/", 200))}), nil},
 		{"empty layer", run, layers([]tar.Header{}, []tar.Header{w}), nil},
 		{"file without its directory", run, layers([]tar.Header{file("w/x/y/z")}), nil},
+		asRoot("root", config(func(c *v1.Config) { c.User = "1000:1000" }), nil, "whoami"),
+		asRoot("root writes to the image", run, layers([]tar.Header{dir("etc"), mode(file("etc/shadow"), 0o640), w, mode(file("w/a"), 0o600)}), "write=/etc/new", "append=/etc/shadow", "append=/w/a", "write=/w/b", "write=/top"),
+		asRoot("root removes and renames", run, layers([]tar.Header{w, dir("w/d"), file("w/d/a"), file("w/b")}), "remove=/w/d/a", "remove=/w/d", "rename=/w/b:/w/c"),
+		asRoot("root enters closed directories", run, layers([]tar.Header{w, mode(dir("w/d"), 0), mode(file("w/d/a"), 0), mode(file("w/b"), 0)}), "append=/w/d/a", "chmod=/w/b:644"),
+		asRoot("root owns files", run, layers([]tar.Header{w, with(file("w/a"), func(h *tar.Header) { h.Uid, h.Gid = 1000, 1000 })}), "chown=/w/a:0", "chmod=/w/a:4755", "chown=/w/a:0"),
+		asRoot("root makes a set-user-ID file", run, layers([]tar.Header{w}), "write=/w/b", "chmod=/w/b:4755", "chown=/w/b:0", "whoami"),
+		asRoot("root changes to root", run, nil, "setgroups=0", "setgid=0", "setuid=0", "whoami"),
+		asRoot("root without the machine's rights", run, layers([]tar.Header{w}), "mknod=/w/disk", "mount=/w", "proc=/proc/sys/kernel/core_pattern"),
+		asRoot("like a package", run, layers([]tar.Header{dir("var"), dir("var/lib"), dir("var/lib/pkg"), file("var/lib/pkg/status"), dir("usr"), dir("usr/bin"), file("usr/bin/tool")}),
+			"write=/var/lib/pkg/status.new", "chown=/var/lib/pkg/status.new:0", "rename=/var/lib/pkg/status.new:/var/lib/pkg/status", "write=/usr/bin/tool.new", "chmod=/usr/bin/tool.new:755",
+			"rename=/usr/bin/tool.new:/usr/bin/tool", "link=/usr/bin/tool:/usr/bin/other", "remove=/usr/bin/other", "mkdir=/opt/pkg", "write=/opt/pkg/x"),
+		asRoot("an entrypoint that is root", v1.Config{Entrypoint: []string{"/probe", "mkdir=/run/service", "chmod=/run/service:700", "write=/run/service/pid", "setuid=0"}, Cmd: []string{"exit=5"}}, nil),
 	}
+}
+
+// asRoot is a sample that is root in its image. Without words, the image's own command is used.
+func asRoot(name string, config v1.Config, layers [][]tar.Header, words ...string) sample {
+	return sample{name, config, layers, &apipb.JobSpec{ContainerRoot: true, Args: words}}
 }
 
 // build writes the image of a sample into a file that Ares and podman can read.

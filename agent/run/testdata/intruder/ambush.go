@@ -38,7 +38,6 @@ func ambush(string) (string, error) {
 // The function `attack` prints a line that begins with "got" for each success.
 func attack(pid int) {
 	dir := "/proc/" + strconv.Itoa(pid)
-	status := readStatus(dir)
 	if fd, err := syscall.Open(dir+"/exe", syscall.O_WRONLY, 0); err == nil {
 		fmt.Println("got a program to write to", dir)
 		_ = syscall.Close(fd)
@@ -53,7 +52,7 @@ func attack(pid int) {
 	}
 	const seize, detach = 0x4206, 17
 	if _, _, errno := syscall.Syscall6(syscall.SYS_PTRACE, seize, uintptr(pid), 0, 0, 0, 0); errno == 0 {
-		if s := readStatus(dir); strings.Contains(status, "Seccomp:\t0") || strings.Contains(s, "Seccomp:\t0") || strings.Contains(s, "NoNewPrivs:\t0") {
+		if s := readStatus(dir); strings.Contains(s, "Seccomp:\t0") || strings.Contains(s, "NoNewPrivs:\t0") {
 			fmt.Println("got to trace a process without the filter:", s)
 		}
 		_ = syscall.Kill(pid, syscall.SIGSTOP)

@@ -47,9 +47,12 @@ func asRoot(arguments string) (string, error) {
 
 // The function `programs` looks for a running program that it may write to, as CVE-2019-5736 did with runc. A program that runs is busy, which
 // only those are told who may write to it.
-func programs(string) (string, error) {
+func programs(own string) (string, error) {
 	links, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, link := range append(links, "/proc/self/exe") {
+		if to, _ := os.Readlink(link); own != "" && to == own {
+			continue
+		}
 		fd, err := syscall.Open(link, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
 		if err == nil {
 			_ = syscall.Close(fd)
