@@ -212,10 +212,12 @@ func mountOwned(o *seat.Order) (lower string, err error) {
 	if err = syscall.Mount("ares", layersDir, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=0700,size=64k,nr_inodes="+maxLayers); err != nil {
 		return "", errors.New("mount " + layersDir + ": " + err.Error())
 	}
+	var s space
+	defer s.close()
 	names := make([]string, 0, len(o.Container.Layers))
 	for i := len(o.Container.Layers) - 1; i >= 0; i-- {
 		name := strconv.Itoa(i)
-		if err = mountOwnedLayer(o, o.Container.Layers[i], layersDir+"/"+name); err != nil {
+		if err = s.mountLayer(o, o.Container.Layers[i], layersDir+"/"+name); err != nil {
 			return "", errors.New("mount a layer of the image for container_root (it needs Linux 5.19, and a file system for the agent's directory that has idmapped mounts): " + err.Error())
 		}
 		names = append(names, name)
@@ -223,7 +225,22 @@ func mountOwned(o *seat.Order) (lower string, err error) {
 	return strings.Join(names, ":"), nil
 }
 
-func mountOwnedLayer(o *seat.Order, layer, at string) error {
+// A space is a user namespace in which the owner of files has another ID. The layers of an image usually have one owner.
+type space struct {
+	uid, gid uint32
+	isOpen   bool
+	fd       int
+}
+
+func (s *space) close() {
+	if s.isOpen {
+		_ = syscall.Close(s.fd)
+	}
+	s.isOpen = false
+}
+
+// mountLayer mounts a layer at a new directory. Its files belong to the job's user there.
+func (s *space) mountLayer(o *seat.Order, layer, at string) error {
 	path := o.Container.Dir + "/" + layer + "/" + seat.LayerTree
 	var st syscall.Stat_t
 	if err := syscall.Stat(path, &st); err != nil {
@@ -232,11 +249,14 @@ func mountOwnedLayer(o *seat.Order, layer, at string) error {
 	if err := os.Mkdir(at, 0o700); err != nil {
 		return err
 	}
-	users, err := userNamespace(st.Uid, o.User.UID, st.Gid, o.User.GID)
-	if err != nil {
-		return err
+	if !s.isOpen || s.uid != st.Uid || s.gid != st.Gid {
+		s.close()
+		fd, err := userNamespace(st.Uid, o.User.UID, st.Gid, o.User.GID)
+		if err != nil {
+			return err
+		}
+		*s = space{uid: st.Uid, gid: st.Gid, isOpen: true, fd: fd}
 	}
-	defer syscall.Close(users)
 	from, err := openat2(atFDCWD, path, syscall.O_DIRECTORY, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: path, Err: err}
@@ -249,7 +269,7 @@ func mountOwnedLayer(o *seat.Order, layer, at string) error {
 		return os.NewSyscallError("open_tree", errno)
 	}
 	defer syscall.Close(int(tree))
-	attr := mountAttr{set: mountIDMap | mountReadOnly | mountNoSuid | mountNoDev, propagation: syscall.MS_PRIVATE, userns: uint64(users)}
+	attr := mountAttr{set: mountIDMap | mountReadOnly | mountNoSuid | mountNoDev, propagation: syscall.MS_PRIVATE, userns: uint64(s.fd)}
 	if _, _, errno = syscall.Syscall6(sysMountSetattr, tree, here, atEmptyPath, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0); errno != 0 {
 		return os.NewSyscallError("mount_setattr(MOUNT_ATTR_IDMAP)", errno)
 	}
