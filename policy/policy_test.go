@@ -365,6 +365,16 @@ func TestJobShowsItsMounts(t *testing.T) {
 	}
 }
 
+// TestJobShowsContainerRoot checks that a policy can forbid container_root.
+func TestJobShowsContainerRoot(t *testing.T) {
+	v := set(t, ares.Policy{Name: "p", On: ares.OnSubmission, Rule: "!job.container_root"})
+	for _, root := range []bool{false, true} {
+		if got := v.Submission(input(ares.Spec{Image: "x", Constraints: &ares.Placement{ContainerRoot: root}})); (got.Err != nil) != root {
+			t.Errorf("container_root %t: %v", root, got.Err)
+		}
+	}
+}
+
 // TestJobShowsItsNodeRequirements checks that a policy can read a job's node requirements as text.
 func TestJobShowsItsNodeRequirements(t *testing.T) {
 	rs, err := ares.ParseNodeRequirements("gpu.memory>=80G, !spot")

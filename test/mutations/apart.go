@@ -182,6 +182,11 @@ var apart = []Mutation{
 		Test{Package: "./engine", Run: "TestScripts/feasibility"}, `container_root_nodes`,
 	},
 	{
+		"apart-root-policy", "that policies see whether a job is root in its image",
+		edit("policy/input.go", "ContainerRoot: p.ContainerRoot,", ""),
+		Test{Package: "./policy", Run: "TestJobShowsContainerRoot"}, `container_root true`,
+	},
+	{
 		"apart-root-claim", "the refusal of a claim by a node that cannot make the job root",
 		edit("api/service/agent.go", "n != nil && job.IsContainerRoot() && !n.Node.ContainerRoot", "n == nil && job.IsContainerRoot()"),
 		Test{Package: "./api", Run: "TestAClaimNeedsIsolation"}, `cannot make the job root is answered`,
