@@ -120,18 +120,21 @@ func hostPid(inside int) int {
 	return 0
 }
 
-// TestFaultsInImages repeats the fault tests with jobs in images.
+// TestFaultsInImages repeats the fault tests with jobs in images, and with jobs that are root in them.
 func TestFaultsInImages(t *testing.T) {
 	runcPath(t)
 	setInImage = true
-	defer func() { setInImage = false }()
+	defer func() { setInImage, setRoot = false, false }()
 	for name, test := range map[string]func(*testing.T){
 		"Stop": TestStop, "StopIgnored": TestStopIgnored, "Kill": TestKill, "MaxRuntime": TestMaxRuntime,
 		"OrphanDies": TestOrphanDies, "SupervisorKilled": TestSupervisorKilled, "SupervisorStopped": TestSupervisorStopped,
 		"SupervisorTerminated": TestSupervisorTerminated, "Fenced": TestFenced, "RenewalKeepsAlive": TestRenewalKeepsAlive,
 		"NeverSpawnsLate": TestNeverSpawnsLate, "FindAll": TestFindAll, "StraysAreKilled": TestStraysAreKilled, "TwoSeats": TestTwoSeats,
 	} {
+		setRoot = false
 		t.Run(name, test)
+		setRoot = true
+		t.Run(name+" as root", test)
 	}
 }
 
