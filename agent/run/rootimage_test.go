@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
@@ -171,5 +172,27 @@ func TestContainerRootTerminal(t *testing.T) {
 	}
 	if res := w.wait(p); res.Outcome != Stopped || res.ExitCode != 7 {
 		t.Errorf("the result is %+v", res)
+	}
+}
+
+// TestContainerRootWithoutIDMaps starts jobs whose image is on a file system without idmapped mounts. A job that is root does not start, and
+// the machine is at fault; other jobs run.
+func TestContainerRootWithoutIDMaps(t *testing.T) {
+	w := newWorld(t)
+	layers := filepath.Join(w.dir, "layers")
+	if err := os.MkdirAll(layers, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("ares-test", layers, "ramfs", 0, "mode=0755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(layers, syscall.MNT_DETACH) })
+	for _, root := range []bool{false, true} {
+		spec := w.inImage(sh("echo ran"))
+		spec.Key, spec.Container.Root, spec.Container.Data = key(fmt.Sprint("without-", root)), root, ""
+		res := w.wait(w.start(spec))
+		if want := w.log(spec.Key) != ""; want == root || (res.Outcome == Lost) != root || root && !strings.Contains(res.Reason, "has idmapped mounts") {
+			t.Errorf("root %t: %+v: %q", root, res, w.log(spec.Key))
+		}
 	}
 }
