@@ -137,6 +137,9 @@ func (s *supervisor) admitRoot(f *containerFiles, pid int) error {
 	if !s.order.Container.Root {
 		return nil
 	}
+	if b, err := seat.ReadFile(dumpableFile); err != nil || !protectsUnreadable(string(b)) {
+		return errors.New("the kernel would let the job trace programs that it cannot read: set fs.suid_dumpable to 0 or 2")
+	}
 	f.release()
 	said := f.read(1)
 	if said == "" {
@@ -146,6 +149,15 @@ func (s *supervisor) admitRoot(f *containerFiles, pid int) error {
 		return errors.New(said[1:] + f.answer())
 	}
 	return s.mapRoot(pid)
+}
+
+// dumpableFile has the setting fs.suid_dumpable.
+const dumpableFile = "/proc/sys/fs/suid_dumpable"
+
+// protectsUnreadable reports whether the setting keeps users from tracing processes of programs that they cannot read.
+func protectsUnreadable(setting string) bool {
+	setting = strings.TrimSpace(setting)
+	return setting == "0" || setting == "2"
 }
 
 // mapRoot writes the only user and the only group of a container's user namespace, verifies them, and keeps the namespace for commands beside the job.

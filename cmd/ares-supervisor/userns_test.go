@@ -24,3 +24,12 @@ func TestEnteredRoot(t *testing.T) {
 		}
 	}
 }
+
+// TestProtectsUnreadable checks the setting with which a job could trace a command before the command has its filter.
+func TestProtectsUnreadable(t *testing.T) {
+	for setting, want := range map[string]bool{"0\n": true, "1\n": false, "2\n": true, "": false} {
+		if protectsUnreadable(setting) != want {
+			t.Errorf("%q: %t", setting, !want)
+		}
+	}
+}
