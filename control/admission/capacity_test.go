@@ -44,6 +44,7 @@ func TestInfeasibleJobs(t *testing.T) {
 	}{
 		{"a whole node", ares.Spec{GPUs: 8}, ""},
 		{"an image, although no node can run images yet", ares.Spec{GPUs: 8, Image: "pytorch"}, ""},
+		{"root in an image, although no node can do this yet", ares.Spec{GPUs: 8, Image: "pytorch", Constraints: &ares.Placement{ContainerRoot: true}}, ""},
 		{"more than a node", ares.Spec{GPUs: 9}, "4 of 4 nodes: too small even when empty"},
 		{"another model", ares.Spec{GPUs: 1, GPUModel: "B200"}, "4 of 4 nodes: no GPU of model B200"},
 		{"too much memory", ares.Spec{MemoryMB: 1 << 20}, "4 of 4 nodes: too small"},

@@ -81,23 +81,6 @@ func TestNetworkNoneNodes(t *testing.T) {
 	}
 }
 
-// TestContainerRootNodes checks that a job that is root in its image waits for a node that can do this. A node can do so as soon as somebody
-// changes a setting of its kernel.
-func TestContainerRootNodes(t *testing.T) {
-	d := admissionWithNodes(t, 0)
-	n := d.View.Node("node-0").Node
-	n.Images = true
-	root := &ares.Spec{GPUs: 1, Image: "x", Constraints: &ares.Placement{ContainerRoot: true}}
-	for revision, able := range []bool{false, true} {
-		n.ContainerRoot = able
-		at := int64(2 + revision)
-		d.View.Apply(ares.Batch{Revision: at, Events: []ares.Event{{Revision: at, Node: &n}}})
-		if err := d.Feasibility.checkCapacity(root, true); err != nil {
-			t.Errorf("with nodes that can: %t: %v", able, err)
-		}
-	}
-}
-
 // TestTrustedOnlyNodes checks that a job of a user is rejected if only nodes without isolation could run it, and that the error says what to
 // do.
 func TestTrustedOnlyNodes(t *testing.T) {

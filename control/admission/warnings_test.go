@@ -78,4 +78,12 @@ func TestImageWarning(t *testing.T) {
 	if got := warnings(spec(image)); len(got) > 0 {
 		t.Errorf("with a runtime: %q", got)
 	}
+	root := func(s *ares.Spec) { s.EditPlacement().ContainerRoot = true }
+	if got := warnings(spec(image, root)); len(got) != 1 || !strings.Contains(got[0], "none of the 1 connected nodes that run images can make a job root") {
+		t.Errorf("without user namespaces: %q", got)
+	}
+	node(1<<40+2, ares.Node{ID: "rooms", CPUs: 64, MemoryMB: 512_000, Images: true, ContainerRoot: true})
+	if got := warnings(spec(image, root)); len(got) > 0 {
+		t.Errorf("with user namespaces: %q", got)
+	}
 }
