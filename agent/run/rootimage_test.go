@@ -196,3 +196,18 @@ func TestContainerRootWithoutIDMaps(t *testing.T) {
 		}
 	}
 }
+
+// TestAttacksAsRoot repeats the tests of attacks on the node with jobs that are root in their images.
+func TestAttacksAsRoot(t *testing.T) {
+	runcPath(t)
+	setRoot = true
+	defer func() { setRoot = false }()
+	for name, test := range map[string]func(*testing.T){
+		"EscapeByDirectory": TestEscapeByDirectory, "EscapeByProgram": TestEscapeByProgram, "EscapeByHookEnvironment": TestEscapeByHookEnvironment,
+		"EscapeByLibraries": TestEscapeByLibraries, "EscapeByCopy": TestEscapeByCopy, "MountsRefused": TestMountsRefused, "MountsRace": TestMountsRace,
+		"OutsideItsCgroup": TestContainerOutsideItsCgroup, "OutsideItsNetwork": TestContainerOutsideItsNetwork, "OwnNetwork": TestOwnNetwork,
+		"ImageAtFault": TestContainerImageAtFault, "MountsGroups": TestMountsGroups,
+	} {
+		t.Run(name, test)
+	}
+}
