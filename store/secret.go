@@ -211,6 +211,16 @@ func NoSecret(tenant, name string) error {
 // ClaimedJob returns the job and the attempt of a seat if the node has claimed the seat under the given session, and if session, fence and
 // claim are all current at one revision. Values of secrets are given to no other caller.
 func (s *Store) ClaimedJob(ctx context.Context, ref SeatRef, session int64) (*ares.Job, *ares.Attempt, error) {
+	return s.jobOfClaim(ctx, ref, session, false)
+}
+
+// HeldJob is like ClaimedJob, but the node may have claimed the seat in an earlier session: it holds a seat also after its agent was
+// restarted or has changed to another server. The session itself must be current.
+func (s *Store) HeldJob(ctx context.Context, ref SeatRef, session int64) (*ares.Job, *ares.Attempt, error) {
+	return s.jobOfClaim(ctx, ref, session, true)
+}
+
+func (s *Store) jobOfClaim(ctx context.Context, ref SeatRef, session int64, orEarlier bool) (*ares.Job, *ares.Attempt, error) {
 	current, err := underSession(ref.Node, session)
 	if err != nil {
 		return nil, nil, err
@@ -241,6 +251,9 @@ func (s *Store) ClaimedJob(ctx context.Context, ref SeatRef, session int64) (*ar
 	}
 	run := runOf(recs[1], revisions[1])
 	claim := recs[2].GetClaim()
+	if orEarlier {
+		session = claim.GetSession()
+	}
 	a := run.Current()
 	if a == nil || a.Fence != ref.Fence || claim.GetNode() != ref.Node || claim.GetSession() != session {
 		return nil, nil, notClaimed(ref)

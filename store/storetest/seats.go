@@ -319,6 +319,10 @@ func noSession(t *testing.T, s *store.Store) {
 				_, _, err := s.ClaimedJob(t.Context(), seat, session)
 				return err
 			},
+			"ranks": func() error {
+				_, _, err := s.HeldJob(t.Context(), seat, session)
+				return err
+			},
 			"claim":      func() error { return s.Claim(t.Context(), seat, session, Noon) },
 			"decline":    func() error { return s.Decline(t.Context(), seat, session, Noon) },
 			"progress":   func() error { return s.ReportProgress(t.Context(), seat, session, ares.Progress{}) },

@@ -102,7 +102,7 @@ func secretDump(t *testing.T, s *store.Store) {
 }
 
 // claimedJob checks who gets the job of a seat, and with it the job's secrets. Only the node of the seat gets it, while it
-// holds the seat under the session in which it claimed it.
+// holds the seat under the session in which it claimed it. In a later session, HeldJob still returns the job.
 func claimedJob(t *testing.T, s *store.Store) {
 	st := newStage(t, s, 2, func(sp *ares.Spec) { sp.Secrets = []ares.SecretRef{{Name: "hub", Env: "TOKEN"}} })
 	ask := func(ref store.SeatRef, session int64) error {
@@ -110,6 +110,10 @@ func claimedJob(t *testing.T, s *store.Store) {
 		job, _, err := s.ClaimedJob(t.Context(), ref, session)
 		if err == nil && (job.ID != st.job.ID || len(job.Secrets) != 1 || job.Tenant != st.job.Tenant) {
 			t.Errorf("got %+v", job)
+		}
+		// Whoever has claimed a seat holds it, and all others get the same answer from both.
+		if _, _, held := s.HeldJob(t.Context(), ref, session); ares.CodeOf(held) != ares.CodeOf(err) {
+			t.Errorf("HeldJob: %v, ClaimedJob: %v", held, err)
 		}
 		return err
 	}
@@ -134,7 +138,12 @@ func claimedJob(t *testing.T, s *store.Store) {
 	old := st.nodes[0].Session
 	st.nodes[0].Open(t, s, 5*time.Minute)
 	refused(t, ask(st.seats[0], old), ares.Fenced, "session")
-	refused(t, ask(st.seats[0], st.nodes[0].Session), ares.Fenced, "no current claim") // claimed in the session before
+	_, _, err := s.ClaimedJob(t.Context(), st.seats[0], st.nodes[0].Session)
+	refused(t, err, ares.Fenced, "no current claim") // claimed in the session before
+	job, attempt, err := s.HeldJob(t.Context(), st.seats[0], st.nodes[0].Session)
+	if err != nil || job.ID != st.job.ID || attempt.Fence != st.seats[0].Fence {
+		t.Errorf("a seat that the node still holds: %+v, %v", attempt, err)
+	}
 	Finish(t, s, st.seats[1], ares.OutcomeSucceeded)
 	refused(t, ask(st.seats[1], st.nodes[1].Session), ares.Fenced, "no current claim")
 }
