@@ -131,7 +131,7 @@ func (s *seatStage) rejects(what string, code ares.Code, c seatCall, node string
 	before := storetest.Get(s.t, s.store, s.job.ID)
 	s.l.take()
 	object := "node/" + node
-	if isFetch(c.name) { // it is recorded with the job whose secrets it is about
+	if needsClaim(c.name) { // it is recorded with the job that it is about
 		if object = seat.GetJobId(); code == ares.Invalid && seat != nil {
 			code = ares.Fenced // there is no claim on such a rank
 		}
@@ -150,7 +150,10 @@ func (s *seatStage) rejects(what string, code ares.Code, c seatCall, node string
 	}
 }
 
-func isFetch(name string) bool { return strings.HasSuffix(name, "/FetchSecrets") }
+// needsClaim reports whether a call reads something of the job whose seat it names.
+func needsClaim(name string) bool {
+	return strings.HasSuffix(name, "/FetchSecrets") || strings.HasSuffix(name, "/ListRanks")
+}
 
 // TestAnotherNodesSeat calls every RPC that names a seat with the seat of another node, in each state of the seat. Every call must be
 // rejected, change nothing, and be recorded. Only a request for secrets waits for the disk.

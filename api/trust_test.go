@@ -67,6 +67,12 @@ func (w *lasting) JoinSession(s apipb.AgentService_JoinSessionServer) error {
 	return err
 }
 
+// RunRankSession reads the first message, as the real one does.
+func (w *lasting) RunRankSession(s apipb.AgentService_RunRankSessionServer) error {
+	_, err := s.Recv()
+	return err
+}
+
 func (w *lasting) RenewSession(context.Context, *apipb.RenewSessionRequest) (*apipb.RenewSessionResponse, error) {
 	return &apipb.RenewSessionResponse{}, nil
 }

@@ -2901,7 +2901,10 @@ type SessionOffer struct {
 	Ticket []byte   `protobuf:"bytes,1,opt,name=ticket,proto3" json:"ticket,omitempty"`
 	Seat   *SeatRef `protobuf:"bytes,2,opt,name=seat,proto3" json:"seat,omitempty"`
 	// The user, for the agent's log.
-	User          string `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	User string `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	// A process of the job has begun it, and no user. Such sessions are counted apart, and
+	// have a command.
+	ByJob         bool `protobuf:"varint,4,opt,name=by_job,json=byJob,proto3" json:"by_job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2955,6 +2958,13 @@ func (x *SessionOffer) GetUser() string {
 		return x.User
 	}
 	return ""
+}
+
+func (x *SessionOffer) GetByJob() bool {
+	if x != nil {
+		return x.ByJob
+	}
+	return false
 }
 
 type JoinSessionRequest struct {
@@ -3081,6 +3091,308 @@ func (x *JoinSessionResponse) GetInput() *SessionInput {
 	return nil
 }
 
+type RunRankSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// These four are set in the first message, and only there. The seat is that of the
+	// process that runs the command, and the rank is where the command runs.
+	Ref  *SessionRef `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Seat *SeatRef    `protobuf:"bytes,2,opt,name=seat,proto3" json:"seat,omitempty"`
+	Rank int32       `protobuf:"varint,3,opt,name=rank,proto3" json:"rank,omitempty"`
+	Exec *ExecStart  `protobuf:"bytes,4,opt,name=exec,proto3" json:"exec,omitempty"`
+	// Set in all later messages.
+	Input         *SessionInput `protobuf:"bytes,5,opt,name=input,proto3" json:"input,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunRankSessionRequest) Reset() {
+	*x = RunRankSessionRequest{}
+	mi := &file_apipb_agent_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunRankSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunRankSessionRequest) ProtoMessage() {}
+
+func (x *RunRankSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunRankSessionRequest.ProtoReflect.Descriptor instead.
+func (*RunRankSessionRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *RunRankSessionRequest) GetRef() *SessionRef {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+func (x *RunRankSessionRequest) GetSeat() *SeatRef {
+	if x != nil {
+		return x.Seat
+	}
+	return nil
+}
+
+func (x *RunRankSessionRequest) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *RunRankSessionRequest) GetExec() *ExecStart {
+	if x != nil {
+		return x.Exec
+	}
+	return nil
+}
+
+func (x *RunRankSessionRequest) GetInput() *SessionInput {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
+type RunRankSessionResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Output *SessionOutput         `protobuf:"bytes,1,opt,name=output,proto3" json:"output,omitempty"`
+	// The address of another server, to which the rank's node is connected. It is the only
+	// message of its stream: the agent repeats the call there. Servers do not pass such
+	// calls on to each other, because a server must not act as a node.
+	Server        string `protobuf:"bytes,2,opt,name=server,proto3" json:"server,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunRankSessionResponse) Reset() {
+	*x = RunRankSessionResponse{}
+	mi := &file_apipb_agent_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunRankSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunRankSessionResponse) ProtoMessage() {}
+
+func (x *RunRankSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunRankSessionResponse.ProtoReflect.Descriptor instead.
+func (*RunRankSessionResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *RunRankSessionResponse) GetOutput() *SessionOutput {
+	if x != nil {
+		return x.Output
+	}
+	return nil
+}
+
+func (x *RunRankSessionResponse) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+type ListRanksRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           *SessionRef            `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Seat          *SeatRef               `protobuf:"bytes,2,opt,name=seat,proto3" json:"seat,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRanksRequest) Reset() {
+	*x = ListRanksRequest{}
+	mi := &file_apipb_agent_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRanksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRanksRequest) ProtoMessage() {}
+
+func (x *ListRanksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRanksRequest.ProtoReflect.Descriptor instead.
+func (*ListRanksRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *ListRanksRequest) GetRef() *SessionRef {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+func (x *ListRanksRequest) GetSeat() *SeatRef {
+	if x != nil {
+		return x.Seat
+	}
+	return nil
+}
+
+type ListRanksResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of their numbers.
+	Ranks         []*RankInfo `protobuf:"bytes,1,rep,name=ranks,proto3" json:"ranks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRanksResponse) Reset() {
+	*x = ListRanksResponse{}
+	mi := &file_apipb_agent_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRanksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRanksResponse) ProtoMessage() {}
+
+func (x *ListRanksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRanksResponse.ProtoReflect.Descriptor instead.
+func (*ListRanksResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *ListRanksResponse) GetRanks() []*RankInfo {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+// RankInfo is one rank of an attempt.
+type RankInfo struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Rank   int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	NodeId string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// The address at which ranks on other nodes reach this one.
+	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	// placed, claimed, finished or voided. Commands can be run in claimed ranks.
+	State         string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankInfo) Reset() {
+	*x = RankInfo{}
+	mi := &file_apipb_agent_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankInfo) ProtoMessage() {}
+
+func (x *RankInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankInfo.ProtoReflect.Descriptor instead.
+func (*RankInfo) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *RankInfo) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *RankInfo) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *RankInfo) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *RankInfo) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
 // LogQuery requests the output of one rank.
 type LogQuery struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -3105,7 +3417,7 @@ type LogQuery struct {
 
 func (x *LogQuery) Reset() {
 	*x = LogQuery{}
-	mi := &file_apipb_agent_proto_msgTypes[47]
+	mi := &file_apipb_agent_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3117,7 +3429,7 @@ func (x *LogQuery) String() string {
 func (*LogQuery) ProtoMessage() {}
 
 func (x *LogQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[47]
+	mi := &file_apipb_agent_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3130,7 +3442,7 @@ func (x *LogQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogQuery.ProtoReflect.Descriptor instead.
 func (*LogQuery) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{47}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LogQuery) GetJobId() string {
@@ -3435,11 +3747,12 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x03log\x18\x02 \x01(\v2\x11.ares.v1.LogQueryR\x03log\x12\x16\n" +
 	"\x06cancel\x18\x03 \x01(\bR\x06cancel\x12\x16\n" +
 	"\x06credit\x18\x04 \x01(\x05R\x06credit\x12/\n" +
-	"\asession\x18\x05 \x01(\v2\x15.ares.v1.SessionOfferR\asession\"e\n" +
+	"\asession\x18\x05 \x01(\v2\x15.ares.v1.SessionOfferR\asession\"|\n" +
 	"\fSessionOffer\x12\x1b\n" +
 	"\x06ticket\x18\x01 \x01(\fB\x03\x80\x01\x01R\x06ticket\x12$\n" +
 	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefR\x04seat\x12\x12\n" +
-	"\x04user\x18\x03 \x01(\tR\x04user\"\xb5\x01\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\x12\x15\n" +
+	"\x06by_job\x18\x04 \x01(\bR\x05byJob\"\xb5\x01\n" +
 	"\x12JoinSessionRequest\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12$\n" +
 	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefR\x04seat\x12\"\n" +
@@ -3448,7 +3761,26 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x06output\x18\x04 \x01(\v2\x16.ares.v1.SessionOutputR\x06output\"o\n" +
 	"\x13JoinSessionResponse\x12+\n" +
 	"\x05start\x18\x01 \x01(\v2\x15.ares.v1.SessionStartR\x05start\x12+\n" +
-	"\x05input\x18\x02 \x01(\v2\x15.ares.v1.SessionInputR\x05input\"\xcf\x02\n" +
+	"\x05input\x18\x02 \x01(\v2\x15.ares.v1.SessionInputR\x05input\"\xd6\x01\n" +
+	"\x15RunRankSessionRequest\x12%\n" +
+	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12$\n" +
+	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefR\x04seat\x12\x1b\n" +
+	"\x04rank\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x04rank\x12&\n" +
+	"\x04exec\x18\x04 \x01(\v2\x12.ares.v1.ExecStartR\x04exec\x12+\n" +
+	"\x05input\x18\x05 \x01(\v2\x15.ares.v1.SessionInputR\x05input\"`\n" +
+	"\x16RunRankSessionResponse\x12.\n" +
+	"\x06output\x18\x01 \x01(\v2\x16.ares.v1.SessionOutputR\x06output\x12\x16\n" +
+	"\x06server\x18\x02 \x01(\tR\x06server\"_\n" +
+	"\x10ListRanksRequest\x12%\n" +
+	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12$\n" +
+	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefR\x04seat\"<\n" +
+	"\x11ListRanksResponse\x12'\n" +
+	"\x05ranks\x18\x01 \x03(\v2\x11.ares.v1.RankInfoR\x05ranks\"g\n" +
+	"\bRankInfo\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\"\xcf\x02\n" +
 	"\bLogQuery\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12\x12\n" +
@@ -3465,8 +3797,7 @@ const file_apipb_agent_proto_rawDesc = "" +
 	" \x01(\bR\x05lines\x12\x14\n" +
 	"\x05merge\x18\v \x01(\bR\x05mergeB\r\n" +
 	"\v_tail_linesB\t\n" +
-	"\a_offset2\x87\n" +
-	"\n" +
+	"\a_offset2\xa2\v\n" +
 	"\fAgentService\x12H\n" +
 	"\vOpenSession\x12\x1b.ares.v1.OpenSessionRequest\x1a\x1c.ares.v1.OpenSessionResponse\x12K\n" +
 	"\fRenewSession\x12\x1c.ares.v1.RenewSessionRequest\x1a\x1d.ares.v1.RenewSessionResponse\x12E\n" +
@@ -3488,7 +3819,9 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\n" +
 	"ServeFiles\x12\x1a.ares.v1.ServeFilesRequest\x1a\x1b.ares.v1.ServeFilesResponse(\x010\x01\x12B\n" +
 	"\tStoreLogs\x12\x19.ares.v1.StoreLogsRequest\x1a\x1a.ares.v1.StoreLogsResponse\x12L\n" +
-	"\vJoinSession\x12\x1b.ares.v1.JoinSessionRequest\x1a\x1c.ares.v1.JoinSessionResponse(\x010\x01B&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
+	"\vJoinSession\x12\x1b.ares.v1.JoinSessionRequest\x1a\x1c.ares.v1.JoinSessionResponse(\x010\x01\x12U\n" +
+	"\x0eRunRankSession\x12\x1e.ares.v1.RunRankSessionRequest\x1a\x1f.ares.v1.RunRankSessionResponse(\x010\x01\x12B\n" +
+	"\tListRanks\x12\x19.ares.v1.ListRanksRequest\x1a\x1a.ares.v1.ListRanksResponseB&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
 
 var (
 	file_apipb_agent_proto_rawDescOnce sync.Once
@@ -3502,7 +3835,7 @@ func file_apipb_agent_proto_rawDescGZIP() []byte {
 	return file_apipb_agent_proto_rawDescData
 }
 
-var file_apipb_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_apipb_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_apipb_agent_proto_goTypes = []any{
 	(*NodeInfo)(nil),                 // 0: ares.v1.NodeInfo
 	(*DeviceInfo)(nil),               // 1: ares.v1.DeviceInfo
@@ -3551,26 +3884,32 @@ var file_apipb_agent_proto_goTypes = []any{
 	(*SessionOffer)(nil),             // 44: ares.v1.SessionOffer
 	(*JoinSessionRequest)(nil),       // 45: ares.v1.JoinSessionRequest
 	(*JoinSessionResponse)(nil),      // 46: ares.v1.JoinSessionResponse
-	(*LogQuery)(nil),                 // 47: ares.v1.LogQuery
-	nil,                              // 48: ares.v1.NodeInfo.LabelsEntry
-	(*LinkRow)(nil),                  // 49: ares.v1.LinkRow
-	(*NumaNode)(nil),                 // 50: ares.v1.NumaNode
-	(*Taint)(nil),                    // 51: ares.v1.Taint
-	(*timestamppb.Timestamp)(nil),    // 52: google.protobuf.Timestamp
-	(*JobSpec)(nil),                  // 53: ares.v1.JobSpec
-	(*LogLine)(nil),                  // 54: ares.v1.LogLine
-	(*SessionOutput)(nil),            // 55: ares.v1.SessionOutput
-	(*SessionStart)(nil),             // 56: ares.v1.SessionStart
-	(*SessionInput)(nil),             // 57: ares.v1.SessionInput
+	(*RunRankSessionRequest)(nil),    // 47: ares.v1.RunRankSessionRequest
+	(*RunRankSessionResponse)(nil),   // 48: ares.v1.RunRankSessionResponse
+	(*ListRanksRequest)(nil),         // 49: ares.v1.ListRanksRequest
+	(*ListRanksResponse)(nil),        // 50: ares.v1.ListRanksResponse
+	(*RankInfo)(nil),                 // 51: ares.v1.RankInfo
+	(*LogQuery)(nil),                 // 52: ares.v1.LogQuery
+	nil,                              // 53: ares.v1.NodeInfo.LabelsEntry
+	(*LinkRow)(nil),                  // 54: ares.v1.LinkRow
+	(*NumaNode)(nil),                 // 55: ares.v1.NumaNode
+	(*Taint)(nil),                    // 56: ares.v1.Taint
+	(*timestamppb.Timestamp)(nil),    // 57: google.protobuf.Timestamp
+	(*JobSpec)(nil),                  // 58: ares.v1.JobSpec
+	(*LogLine)(nil),                  // 59: ares.v1.LogLine
+	(*SessionOutput)(nil),            // 60: ares.v1.SessionOutput
+	(*SessionStart)(nil),             // 61: ares.v1.SessionStart
+	(*SessionInput)(nil),             // 62: ares.v1.SessionInput
+	(*ExecStart)(nil),                // 63: ares.v1.ExecStart
 }
 var file_apipb_agent_proto_depIdxs = []int32{
 	1,  // 0: ares.v1.NodeInfo.devices:type_name -> ares.v1.DeviceInfo
-	49, // 1: ares.v1.NodeInfo.links:type_name -> ares.v1.LinkRow
-	48, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
-	50, // 3: ares.v1.NodeInfo.numa:type_name -> ares.v1.NumaNode
-	51, // 4: ares.v1.NodeInfo.taints:type_name -> ares.v1.Taint
+	54, // 1: ares.v1.NodeInfo.links:type_name -> ares.v1.LinkRow
+	53, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
+	55, // 3: ares.v1.NodeInfo.numa:type_name -> ares.v1.NumaNode
+	56, // 4: ares.v1.NodeInfo.taints:type_name -> ares.v1.Taint
 	0,  // 5: ares.v1.OpenSessionRequest.node:type_name -> ares.v1.NodeInfo
-	52, // 6: ares.v1.OpenSessionRequest.wall_clock:type_name -> google.protobuf.Timestamp
+	57, // 6: ares.v1.OpenSessionRequest.wall_clock:type_name -> google.protobuf.Timestamp
 	4,  // 7: ares.v1.RenewSessionRequest.ref:type_name -> ares.v1.SessionRef
 	4,  // 8: ares.v1.UpdateNodeRequest.ref:type_name -> ares.v1.SessionRef
 	0,  // 9: ares.v1.UpdateNodeRequest.node:type_name -> ares.v1.NodeInfo
@@ -3578,13 +3917,13 @@ var file_apipb_agent_proto_depIdxs = []int32{
 	4,  // 11: ares.v1.WatchSeatsRequest.ref:type_name -> ares.v1.SessionRef
 	13, // 12: ares.v1.WatchSeatsResponse.seats:type_name -> ares.v1.SeatOrder
 	15, // 13: ares.v1.SeatOrder.seat:type_name -> ares.v1.SeatRef
-	53, // 14: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
+	58, // 14: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
 	14, // 15: ares.v1.SeatOrder.shares:type_name -> ares.v1.DeviceShare
-	52, // 16: ares.v1.SeatOrder.checkpointed_at:type_name -> google.protobuf.Timestamp
+	57, // 16: ares.v1.SeatOrder.checkpointed_at:type_name -> google.protobuf.Timestamp
 	4,  // 17: ares.v1.ClaimSeatRequest.ref:type_name -> ares.v1.SessionRef
 	15, // 18: ares.v1.ClaimSeatRequest.seat:type_name -> ares.v1.SeatRef
-	52, // 19: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
-	52, // 20: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
+	57, // 19: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
+	57, // 20: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
 	4,  // 21: ares.v1.FinishSeatRequest.ref:type_name -> ares.v1.SessionRef
 	15, // 22: ares.v1.FinishSeatRequest.seat:type_name -> ares.v1.SeatRef
 	18, // 23: ares.v1.FinishSeatRequest.result:type_name -> ares.v1.RankResult
@@ -3606,60 +3945,72 @@ var file_apipb_agent_proto_depIdxs = []int32{
 	37, // 39: ares.v1.StoreLogsRequest.logs:type_name -> ares.v1.StoredLog
 	15, // 40: ares.v1.StoredLog.seat:type_name -> ares.v1.SeatRef
 	38, // 41: ares.v1.StoredLog.files:type_name -> ares.v1.LogFile
-	52, // 42: ares.v1.LogFile.changed_at:type_name -> google.protobuf.Timestamp
+	57, // 42: ares.v1.LogFile.changed_at:type_name -> google.protobuf.Timestamp
 	39, // 43: ares.v1.LogFile.pieces:type_name -> ares.v1.LogPiece
 	41, // 44: ares.v1.StoreLogsResponse.results:type_name -> ares.v1.StoreLogResult
 	4,  // 45: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
-	54, // 46: ares.v1.ServeFilesRequest.lines:type_name -> ares.v1.LogLine
-	52, // 47: ares.v1.ServeFilesRequest.complete_until:type_name -> google.protobuf.Timestamp
-	47, // 48: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
+	59, // 46: ares.v1.ServeFilesRequest.lines:type_name -> ares.v1.LogLine
+	57, // 47: ares.v1.ServeFilesRequest.complete_until:type_name -> google.protobuf.Timestamp
+	52, // 48: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
 	44, // 49: ares.v1.ServeFilesResponse.session:type_name -> ares.v1.SessionOffer
 	15, // 50: ares.v1.SessionOffer.seat:type_name -> ares.v1.SeatRef
 	4,  // 51: ares.v1.JoinSessionRequest.ref:type_name -> ares.v1.SessionRef
 	15, // 52: ares.v1.JoinSessionRequest.seat:type_name -> ares.v1.SeatRef
-	55, // 53: ares.v1.JoinSessionRequest.output:type_name -> ares.v1.SessionOutput
-	56, // 54: ares.v1.JoinSessionResponse.start:type_name -> ares.v1.SessionStart
-	57, // 55: ares.v1.JoinSessionResponse.input:type_name -> ares.v1.SessionInput
-	52, // 56: ares.v1.LogQuery.since:type_name -> google.protobuf.Timestamp
-	2,  // 57: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
-	5,  // 58: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
-	7,  // 59: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
-	9,  // 60: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
-	11, // 61: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
-	16, // 62: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
-	19, // 63: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
-	21, // 64: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
-	23, // 65: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
-	25, // 66: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
-	27, // 67: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
-	29, // 68: ares.v1.AgentService.ReportCheckpoint:input_type -> ares.v1.ReportCheckpointRequest
-	31, // 69: ares.v1.AgentService.FetchSecrets:input_type -> ares.v1.FetchSecretsRequest
-	34, // 70: ares.v1.AgentService.FetchCode:input_type -> ares.v1.FetchCodeRequest
-	42, // 71: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
-	36, // 72: ares.v1.AgentService.StoreLogs:input_type -> ares.v1.StoreLogsRequest
-	45, // 73: ares.v1.AgentService.JoinSession:input_type -> ares.v1.JoinSessionRequest
-	3,  // 74: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
-	6,  // 75: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
-	8,  // 76: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
-	10, // 77: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
-	12, // 78: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
-	17, // 79: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
-	20, // 80: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
-	22, // 81: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
-	24, // 82: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
-	26, // 83: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
-	28, // 84: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
-	30, // 85: ares.v1.AgentService.ReportCheckpoint:output_type -> ares.v1.ReportCheckpointResponse
-	32, // 86: ares.v1.AgentService.FetchSecrets:output_type -> ares.v1.FetchSecretsResponse
-	35, // 87: ares.v1.AgentService.FetchCode:output_type -> ares.v1.FetchCodeResponse
-	43, // 88: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
-	40, // 89: ares.v1.AgentService.StoreLogs:output_type -> ares.v1.StoreLogsResponse
-	46, // 90: ares.v1.AgentService.JoinSession:output_type -> ares.v1.JoinSessionResponse
-	74, // [74:91] is the sub-list for method output_type
-	57, // [57:74] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	60, // 53: ares.v1.JoinSessionRequest.output:type_name -> ares.v1.SessionOutput
+	61, // 54: ares.v1.JoinSessionResponse.start:type_name -> ares.v1.SessionStart
+	62, // 55: ares.v1.JoinSessionResponse.input:type_name -> ares.v1.SessionInput
+	4,  // 56: ares.v1.RunRankSessionRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 57: ares.v1.RunRankSessionRequest.seat:type_name -> ares.v1.SeatRef
+	63, // 58: ares.v1.RunRankSessionRequest.exec:type_name -> ares.v1.ExecStart
+	62, // 59: ares.v1.RunRankSessionRequest.input:type_name -> ares.v1.SessionInput
+	60, // 60: ares.v1.RunRankSessionResponse.output:type_name -> ares.v1.SessionOutput
+	4,  // 61: ares.v1.ListRanksRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 62: ares.v1.ListRanksRequest.seat:type_name -> ares.v1.SeatRef
+	51, // 63: ares.v1.ListRanksResponse.ranks:type_name -> ares.v1.RankInfo
+	57, // 64: ares.v1.LogQuery.since:type_name -> google.protobuf.Timestamp
+	2,  // 65: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
+	5,  // 66: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
+	7,  // 67: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
+	9,  // 68: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
+	11, // 69: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
+	16, // 70: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
+	19, // 71: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
+	21, // 72: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
+	23, // 73: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
+	25, // 74: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
+	27, // 75: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
+	29, // 76: ares.v1.AgentService.ReportCheckpoint:input_type -> ares.v1.ReportCheckpointRequest
+	31, // 77: ares.v1.AgentService.FetchSecrets:input_type -> ares.v1.FetchSecretsRequest
+	34, // 78: ares.v1.AgentService.FetchCode:input_type -> ares.v1.FetchCodeRequest
+	42, // 79: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
+	36, // 80: ares.v1.AgentService.StoreLogs:input_type -> ares.v1.StoreLogsRequest
+	45, // 81: ares.v1.AgentService.JoinSession:input_type -> ares.v1.JoinSessionRequest
+	47, // 82: ares.v1.AgentService.RunRankSession:input_type -> ares.v1.RunRankSessionRequest
+	49, // 83: ares.v1.AgentService.ListRanks:input_type -> ares.v1.ListRanksRequest
+	3,  // 84: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
+	6,  // 85: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
+	8,  // 86: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
+	10, // 87: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
+	12, // 88: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
+	17, // 89: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
+	20, // 90: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
+	22, // 91: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
+	24, // 92: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
+	26, // 93: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
+	28, // 94: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
+	30, // 95: ares.v1.AgentService.ReportCheckpoint:output_type -> ares.v1.ReportCheckpointResponse
+	32, // 96: ares.v1.AgentService.FetchSecrets:output_type -> ares.v1.FetchSecretsResponse
+	35, // 97: ares.v1.AgentService.FetchCode:output_type -> ares.v1.FetchCodeResponse
+	43, // 98: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
+	40, // 99: ares.v1.AgentService.StoreLogs:output_type -> ares.v1.StoreLogsResponse
+	46, // 100: ares.v1.AgentService.JoinSession:output_type -> ares.v1.JoinSessionResponse
+	48, // 101: ares.v1.AgentService.RunRankSession:output_type -> ares.v1.RunRankSessionResponse
+	50, // 102: ares.v1.AgentService.ListRanks:output_type -> ares.v1.ListRanksResponse
+	84, // [84:103] is the sub-list for method output_type
+	65, // [65:84] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_apipb_agent_proto_init() }
@@ -3671,14 +4022,14 @@ func file_apipb_agent_proto_init() {
 	file_apipb_job_proto_init()
 	file_apipb_session_proto_init()
 	file_apipb_agent_proto_msgTypes[42].OneofWrappers = []any{}
-	file_apipb_agent_proto_msgTypes[47].OneofWrappers = []any{}
+	file_apipb_agent_proto_msgTypes[52].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_agent_proto_rawDesc), len(file_apipb_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   49,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -36,6 +36,8 @@ const (
 	AgentService_ServeFiles_FullMethodName       = "/ares.v1.AgentService/ServeFiles"
 	AgentService_StoreLogs_FullMethodName        = "/ares.v1.AgentService/StoreLogs"
 	AgentService_JoinSession_FullMethodName      = "/ares.v1.AgentService/JoinSession"
+	AgentService_RunRankSession_FullMethodName   = "/ares.v1.AgentService/RunRankSession"
+	AgentService_ListRanks_FullMethodName        = "/ares.v1.AgentService/ListRanks"
 )
 
 // AgentServiceClient is the client API for AgentService service.
@@ -87,6 +89,16 @@ type AgentServiceClient interface {
 	// JoinSession serves one session of a user with a job, after the server has offered
 	// the session on the stream of ServeFiles.
 	JoinSession(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[JoinSessionRequest, JoinSessionResponse], error)
+	// RunRankSession runs a command in a rank of an attempt, for a process of the job in
+	// another rank or the same. The agent's session is current, and it has claimed the rank
+	// of that process.
+	//
+	// Both sides send at most 512 KiB of data that the other side has not consumed.
+	RunRankSession(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RunRankSessionRequest, RunRankSessionResponse], error)
+	// ListRanks returns the ranks of an attempt, one of which the agent has claimed.
+	// Processes of a job call it at the job's socket, without ref and seat: the agent knows
+	// which rank they belong to.
+	ListRanks(ctx context.Context, in *ListRanksRequest, opts ...grpc.CallOption) (*ListRanksResponse, error)
 }
 
 type agentServiceClient struct {
@@ -291,6 +303,29 @@ func (c *agentServiceClient) JoinSession(ctx context.Context, opts ...grpc.CallO
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AgentService_JoinSessionClient = grpc.BidiStreamingClient[JoinSessionRequest, JoinSessionResponse]
 
+func (c *agentServiceClient) RunRankSession(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RunRankSessionRequest, RunRankSessionResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AgentService_ServiceDesc.Streams[4], AgentService_RunRankSession_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[RunRankSessionRequest, RunRankSessionResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentService_RunRankSessionClient = grpc.BidiStreamingClient[RunRankSessionRequest, RunRankSessionResponse]
+
+func (c *agentServiceClient) ListRanks(ctx context.Context, in *ListRanksRequest, opts ...grpc.CallOption) (*ListRanksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListRanksResponse)
+	err := c.cc.Invoke(ctx, AgentService_ListRanks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AgentServiceServer is the server API for AgentService service.
 // All implementations must embed UnimplementedAgentServiceServer
 // for forward compatibility.
@@ -340,6 +375,16 @@ type AgentServiceServer interface {
 	// JoinSession serves one session of a user with a job, after the server has offered
 	// the session on the stream of ServeFiles.
 	JoinSession(grpc.BidiStreamingServer[JoinSessionRequest, JoinSessionResponse]) error
+	// RunRankSession runs a command in a rank of an attempt, for a process of the job in
+	// another rank or the same. The agent's session is current, and it has claimed the rank
+	// of that process.
+	//
+	// Both sides send at most 512 KiB of data that the other side has not consumed.
+	RunRankSession(grpc.BidiStreamingServer[RunRankSessionRequest, RunRankSessionResponse]) error
+	// ListRanks returns the ranks of an attempt, one of which the agent has claimed.
+	// Processes of a job call it at the job's socket, without ref and seat: the agent knows
+	// which rank they belong to.
+	ListRanks(context.Context, *ListRanksRequest) (*ListRanksResponse, error)
 	mustEmbedUnimplementedAgentServiceServer()
 }
 
@@ -400,6 +445,12 @@ func (UnimplementedAgentServiceServer) StoreLogs(context.Context, *StoreLogsRequ
 }
 func (UnimplementedAgentServiceServer) JoinSession(grpc.BidiStreamingServer[JoinSessionRequest, JoinSessionResponse]) error {
 	return status.Error(codes.Unimplemented, "method JoinSession not implemented")
+}
+func (UnimplementedAgentServiceServer) RunRankSession(grpc.BidiStreamingServer[RunRankSessionRequest, RunRankSessionResponse]) error {
+	return status.Error(codes.Unimplemented, "method RunRankSession not implemented")
+}
+func (UnimplementedAgentServiceServer) ListRanks(context.Context, *ListRanksRequest) (*ListRanksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListRanks not implemented")
 }
 func (UnimplementedAgentServiceServer) mustEmbedUnimplementedAgentServiceServer() {}
 func (UnimplementedAgentServiceServer) testEmbeddedByValue()                      {}
@@ -692,6 +743,31 @@ func _AgentService_JoinSession_Handler(srv interface{}, stream grpc.ServerStream
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AgentService_JoinSessionServer = grpc.BidiStreamingServer[JoinSessionRequest, JoinSessionResponse]
 
+func _AgentService_RunRankSession_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(AgentServiceServer).RunRankSession(&grpc.GenericServerStream[RunRankSessionRequest, RunRankSessionResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentService_RunRankSessionServer = grpc.BidiStreamingServer[RunRankSessionRequest, RunRankSessionResponse]
+
+func _AgentService_ListRanks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRanksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).ListRanks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_ListRanks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).ListRanks(ctx, req.(*ListRanksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AgentService_ServiceDesc is the grpc.ServiceDesc for AgentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -751,6 +827,10 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "StoreLogs",
 			Handler:    _AgentService_StoreLogs_Handler,
 		},
+		{
+			MethodName: "ListRanks",
+			Handler:    _AgentService_ListRanks_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -772,6 +852,12 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "JoinSession",
 			Handler:       _AgentService_JoinSession_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "RunRankSession",
+			Handler:       _AgentService_RunRankSession_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},

@@ -120,6 +120,8 @@ const (
 	Sessions
 	// AgentStreams is the limiter for the open streams of agents.
 	AgentStreams
+	// RankSessions is the limiter for the commands that jobs run in their own ranks.
+	RankSessions
 	// Limiters is the number of limiters.
 	Limiters
 )

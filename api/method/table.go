@@ -567,4 +567,13 @@ var table = []Method{
 		Name: apipb.AgentService_JoinSession_FullMethodName, Permission: roles.AgentAct, Scope: NodeScope,
 		Audit: report("JOIN_SESSION", "node", "ref.node_id"), Limiter: AgentStreams,
 	},
+	{
+		// It is an act of the job and not of a user, and a job may have thousands of them.
+		Name: apipb.AgentService_RunRankSession_FullMethodName, Permission: roles.AgentAct, Scope: NodeScope,
+		Audit: report("RUN_RANK_SESSION", "", "seat.job_id"), Limiter: RankSessions,
+	},
+	{
+		Name: apipb.AgentService_ListRanks_FullMethodName, Permission: roles.AgentAct, Scope: NodeScope,
+		Audit: report("LIST_RANKS", "", "seat.job_id"),
+	},
 }

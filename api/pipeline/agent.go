@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"strings"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api/method"
@@ -38,10 +37,13 @@ func (d *Pipeline) checkAgent(ctx context.Context, c *Call, req any) error {
 }
 
 // nodeBucket returns the name under which the calls of a node are counted. Renewals are counted apart, so that a node with many
-// reports does not lose its session.
+// reports does not lose its session. So are the calls that jobs cause whenever they like: they must not delay the reports of other jobs.
 func nodeBucket(name, node string) string {
-	if strings.HasSuffix(name, "/RenewSession") {
+	switch name {
+	case apipb.AgentService_RenewSession_FullMethodName:
 		return "node " + ares.Clip(node) + " (renewals)"
+	case apipb.AgentService_RunRankSession_FullMethodName, apipb.AgentService_ListRanks_FullMethodName, apipb.AgentService_JoinSession_FullMethodName:
+		return "node " + ares.Clip(node) + " (sessions)"
 	}
 	return "node " + ares.Clip(node)
 }

@@ -54,6 +54,8 @@ const (
 	maxNodeOpening  = 4           // of one node
 	maxAgentStreams = 32_768      // two streams for each agent
 	maxNodeStreams  = 256         // of one node; after lost connections, a node has more than two for a while
+	maxRankSessions = 1024        // commands of jobs in their own ranks
+	maxNodeRanks    = 256         // of them, those that jobs on one node began
 )
 
 // Limits holds the limits on the concurrent calls and streams of users at one server.
@@ -113,6 +115,7 @@ type limiters struct {
 	backups       *Limiter
 	opening       *Limiter
 	agents        *Limiter // for streams of agents
+	ranks         *Limiter // for commands of jobs in their own ranks
 	Slow          *Limiter // for slow transfers, see Transfer
 	rates         *RateLimiter
 	tenantRates   *RateLimiter
@@ -133,6 +136,7 @@ func newLimiters(l Limits, shed func(class string)) *limiters {
 		backups:  NewLimiter("backup", "backups, recordings and audit checks under way", maxBackups, 0, 0),
 		opening:  NewLimiter("session", "sessions being opened", maxOpening, maxOpeningLine, maxOpeningWait).forAll(maxNodeOpening),
 		agents:   NewLimiter("agent", "open streams of agents", maxAgentStreams, 0, 0).forAll(maxNodeStreams),
+		ranks:    NewLimiter("rank_session", "commands of jobs in their ranks", maxRankSessions, 0, 0).forAll(maxNodeRanks),
 		Slow:     NewLimiter("slow", "requests and answers that take longer than a second", maxSlow, 0, 0),
 	}
 	for _, one := range g.all() {
@@ -142,13 +146,13 @@ func newLimiters(l Limits, shed func(class string)) *limiters {
 	g.nodeRates = NewRates(l.NodeRate, shed)
 	g.byKind = [method.Limiters]*Limiter{
 		method.Reads: g.Reads, method.Writes: g.Writes, method.Events: g.Events, method.Logs: g.logs, method.Dumps: g.dumps, method.UserSessions: g.sessions,
-		method.Backups: g.backups, method.Sessions: g.opening, method.AgentStreams: g.agents,
+		method.Backups: g.backups, method.Sessions: g.opening, method.AgentStreams: g.agents, method.RankSessions: g.ranks,
 	}
 	return g
 }
 
 func (g *limiters) all() []*Limiter {
-	return []*Limiter{g.Reads, g.Writes, g.Bodies, g.Events, g.logs, g.sessions, g.dumps, g.backups, g.opening, g.agents, g.Slow}
+	return []*Limiter{g.Reads, g.Writes, g.Bodies, g.Events, g.logs, g.sessions, g.dumps, g.backups, g.opening, g.agents, g.ranks, g.Slow}
 }
 
 // UnderWay reports the number of running calls and the number of waiting calls for each limiter's class.
@@ -200,7 +204,7 @@ func (d *Pipeline) limit(ctx context.Context, c *Call, req any) (err error) {
 
 // The method `spend` counts a user's call against the rate limits of the user and of the user's tenant.
 func (g *limiters) spend(ctx context.Context, of *Limiter, who Account) error {
-	if of == nil || of == g.opening || of == g.agents {
+	if of == nil || of == g.opening || of == g.agents || of == g.ranks {
 		return nil
 	}
 	if err := g.rates.Spend(ctx, who.Name); err != nil || who.Tenant == "" {

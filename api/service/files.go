@@ -93,6 +93,13 @@ func (f *Files) detach(node string, b *bulk) {
 	close(b.gone)
 }
 
+// connected returns the connection of a node's agent, or nil if the agent is not connected to this server.
+func (f *Files) connected(node string) *bulk {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.nodes[node]
+}
+
 // The method `deliver` passes an agent's message to the reader that requested the log. The
 // reader's channel holds as many messages as the window allows, so the channel is never full while
 // the agent respects the window. If an agent exceeds the window, the method ends the log stream.
@@ -159,9 +166,7 @@ func (f *Files) Logs(ctx context.Context, q LogQuery, send func(LogPart) error) 
 
 // fromNode sends what the rank's node has.
 func (f *Files) fromNode(ctx context.Context, q LogQuery, a *ares.Attempt, h *ares.SeatStatus, send func(LogPart) error) error {
-	f.mu.Lock()
-	b := f.nodes[h.Node]
-	f.mu.Unlock()
+	b := f.connected(h.Node)
 	if b == nil {
 		return f.elsewhere(ctx, q, h.Node, send)
 	}

@@ -29,9 +29,7 @@ type sessionRoute struct {
 // The method `route` finds the way to the node of a session, and decides whether the session is recorded. Only commands are: what an
 // attached user sees is the job's output, which is in its log.
 func (s *Sessions) route(ctx context.Context, to sessionTarget, first *apipb.RunSessionRequest) *sessionRoute {
-	s.Files.mu.Lock()
-	r := &sessionRoute{node: s.Files.nodes[to.node]}
-	s.Files.mu.Unlock()
+	r := &sessionRoute{node: s.Files.connected(to.node)}
 	start := first.GetStart()
 	if r.node == nil || start.GetExec() == nil || !s.Recorder.Wants(start.GetExec().GetTerminal() != nil) {
 		return r

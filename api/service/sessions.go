@@ -20,6 +20,8 @@ const (
 	// connection to a port. A node has the same limits.
 	maxJobCommands    = 8
 	maxJobConnections = 64
+	// maxRankCommands is the maximum number of open commands of one job in its own ranks, at a server.
+	maxRankCommands = 256
 	// ticketLife is how long an agent may take to join a session.
 	ticketLife = 10 * time.Second
 	// ticketSize is the number of random bytes in a ticket.
@@ -44,10 +46,11 @@ type Sessions struct {
 	perJob  map[sessionKind]int
 }
 
-// A sessionKind is what the limit of open sessions counts.
+// A sessionKind is what the limit of open sessions counts: connections, commands of users, or commands of the job in its own ranks.
 type sessionKind struct {
 	job       ares.JobID
 	isForward bool
+	byJob     bool
 }
 
 // A `ticket` is an offer of a session to an agent.
@@ -67,6 +70,9 @@ type sessionTarget struct {
 	name   string // of the job
 	node   string
 	seat   *apipb.SeatRef
+	// byJob means that a process of the job has begun the session, and no user. It may last as long as the attempt, and be silent: a
+	// launcher keeps the commands open with which it has started its daemons.
+	byJob bool
 }
 
 // sessionPeer is the job's side of a session: an agent, or the server to which the agent is connected.
@@ -83,7 +89,7 @@ type sessionUser interface {
 
 // serve runs one session, and returns when it has ended. The result is nil if the user has been told how the session ended.
 func (s *Sessions) serve(ctx context.Context, to sessionTarget, route *sessionRoute, first *apipb.RunSessionRequest, user sessionUser) (*apipb.SessionEnd, error) {
-	leave, err := s.enter(sessionKind{to.job, first.GetStart().GetForward() != nil})
+	leave, err := s.enter(sessionKind{job: to.job, isForward: first.GetStart().GetForward() != nil})
 	if err != nil {
 		return nil, err
 	}
@@ -97,12 +103,17 @@ func (s *Sessions) serve(ctx context.Context, to sessionTarget, route *sessionRo
 	if user, err = route.record(ctx, s.Recorder, first.GetStart(), user); err != nil {
 		return nil, err
 	}
-	t, forget, err := s.offer(ctx, route.node, to, first.GetStart())
+	return s.connect(ctx, to, route.node, &apipb.SessionOffer{User: pipeline.CallerName(ctx)}, first.GetStart(), user)
+}
+
+// connect runs a session at a node that is connected to this server.
+func (s *Sessions) connect(ctx context.Context, to sessionTarget, node *bulk, offer *apipb.SessionOffer, start *apipb.SessionStart, user sessionUser) (*apipb.SessionEnd, error) {
+	t, forget, err := s.offer(node, to, offer, start)
 	if err != nil {
 		return nil, err
 	}
 	defer forget()
-	stream, err := s.await(ctx, route.node, t)
+	stream, err := s.await(ctx, node, t)
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +123,11 @@ func (s *Sessions) serve(ctx context.Context, to sessionTarget, route *sessionRo
 // enter counts a session of a job.
 func (s *Sessions) enter(k sessionKind) (leave func(), err error) {
 	limit, what := maxJobCommands, "commands of sessions"
-	if k.isForward {
+	switch {
+	case k.isForward:
 		limit, what = maxJobConnections, "connections of ares forward"
+	case k.byJob:
+		limit, what = maxRankCommands, "commands of ares rank exec"
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,8 +147,8 @@ func (s *Sessions) enter(k sessionKind) (leave func(), err error) {
 	}, nil
 }
 
-// offer sends a ticket to the agent.
-func (s *Sessions) offer(ctx context.Context, b *bulk, to sessionTarget, start *apipb.SessionStart) (t *ticket, forget func(), err error) {
+// offer sends a ticket to the agent. It completes the offer.
+func (s *Sessions) offer(b *bulk, to sessionTarget, offer *apipb.SessionOffer, start *apipb.SessionStart) (t *ticket, forget func(), err error) {
 	secret := make([]byte, ticketSize)
 	_, _ = rand.Read(secret) // never fails
 	t = &ticket{
@@ -154,8 +168,8 @@ func (s *Sessions) offer(ctx context.Context, b *bulk, to sessionTarget, start *
 		s.mu.Unlock()
 		close(t.over)
 	}
-	err = b.send(&apipb.ServeFilesResponse{Session: &apipb.SessionOffer{Ticket: secret, Seat: to.seat, User: pipeline.CallerName(ctx)}})
-	if err != nil {
+	offer.Ticket, offer.Seat = secret, to.seat
+	if err = b.send(&apipb.ServeFilesResponse{Session: offer}); err != nil {
 		forget()
 		return nil, nil, sessionAway(to.node)
 	}
@@ -238,6 +252,9 @@ func (s *Sessions) relay(ctx context.Context, peer sessionPeer, user sessionUser
 	defer cancel(nil)
 	idle := newIdleTimer(orDefault(s.MaxIdle, maxSessionIdle), cancel)
 	defer idle.stop()
+	if to.byJob {
+		idle.stop()
+	}
 	type result struct {
 		end *apipb.SessionEnd
 		err error

@@ -161,6 +161,8 @@ var foreign = map[string]struct {
 	"AgentService/FetchCode":        {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"}}`, refused},
 	"AgentService/FetchSecrets":     {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"}}`, refused},
 	"AgentService/JoinSession":      {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"},"ticket":"eA=="}`, refused},
+	"AgentService/RunRankSession":   {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"},"exec":{"argv":["true"]}}`, refused},
+	"AgentService/ListRanks":        {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"}}`, refused},
 	"AgentService/StoreLogs":        {`{"ref":{"node_id":"other","session":"1"},"logs":[{"seat":{"job_id":"{job}","fence":"1"}}]}`, refused},
 	"AgentService/ServeFiles":       {`{"ref":{"node_id":"other","session":"1"}}`, refused},
 
