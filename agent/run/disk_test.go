@@ -87,7 +87,7 @@ func TestDiskLimit(t *testing.T) {
 	log := w.log(spec.Key)
 	for _, want := range []string{
 		SandboxWork + "\n1879048200:700\n1879048200:700\n1879048200:700\n", " /tmp ext4 rw,nosuid,nodev,", " /run/ares/work ext4 rw,nosuid,nodev,",
-		"No space left on device", "said 1\n", "tmp 1\n", "small\ncheckpoint\nprogress\ntmp\nwork\nagain\n",
+		"No space left on device", "said 1\n", "tmp 1\n", "small\ncheckpoint\njob\nprogress\ntmp\nwork\nagain\n",
 		"files=/tmp,5000: open /tmp/", "no space left on device", "records 4096 0\n", "touch 1\n",
 	} {
 		if !strings.Contains(log, want) {

@@ -231,6 +231,9 @@ func (r *Runner) strip(path string, recycle bool) (kept, error) {
 		if recycle && slices.Contains(recycled, e.Name()) && r.recycler.put(dir, filepath.Join(r.dir, path), e.Name()) {
 			continue
 		}
+		if e.Name() == seat.JobDir { // only the agent writes there
+			_ = dir.Remove(seat.JobDir + "/" + seat.JobSocket)
+		}
 		// A file is removed at once, because the spec file holds the job's environment with its secrets, and so is an empty directory. What
 		// the job put into a directory is only moved to the trash.
 		if err := dir.Remove(e.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {

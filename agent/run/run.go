@@ -107,6 +107,7 @@ type Runner struct {
 	noSeccomp   string      // why jobs cannot have Sandbox.Seccomp, "" if they can
 	noDevices   string      // why jobs cannot have Sandbox.FilterDevices, "" if they can
 	noNetwork   string      // why jobs cannot have Sandbox.OwnNetwork, "" if they can
+	noJobSocket string      // why jobs cannot have a socket for their processes, "" if they can
 	bin         *trash.Bin  // what jobs left; its content is deleted by the caller of Trash
 	kept        keptLogs    // logs of forgotten seats
 	untidy      error       // what could not be cleaned up when the Runner was opened
@@ -179,7 +180,7 @@ func (r *Runner) prepare() error {
 	}
 	r.findCgroups(string(mounts), string(own))
 	r.noSandbox, r.noSeccomp, r.noNetwork = r.probeSandbox(), r.probeIsolation(seat.ProbeSeccomp), r.probeIsolation(seat.ProbeNetwork)
-	r.noDevices = r.probeDevices()
+	r.noDevices, r.noJobSocket = r.probeDevices(), probeJobSocket()
 	r.unmountShm()
 	r.untidy = r.tidyLogs()
 	return nil

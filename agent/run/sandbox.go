@@ -171,6 +171,7 @@ func (r *Runner) place(o *seat.Order) error {
 	if o.Sandbox.OwnNetwork && (o.User == nil || r.noNetwork != "") {
 		return fmt.Errorf("the job cannot run without the machine's network: the job must have a separate user (has one: %t), and the machine must support network namespaces (problem: %q)", o.User != nil, r.noNetwork)
 	}
+	r.placeJobSocket(o)
 	if o.Sandbox.Private {
 		o.Progress, o.Checkpoint, o.Tmp = seat.SandboxProgress, seat.SandboxCheckpoint, seat.SandboxTmp
 		if o.Sandbox.OwnTmp {
@@ -196,6 +197,11 @@ func (r *Runner) furnishJob(ctx context.Context, dir *os.Root, order seat.Order)
 	}
 	if err := dir.Mkdir(seat.TmpDir, 0o700); err != nil {
 		return err
+	}
+	if order.JobSocket != "" {
+		if err := errors.Join(dir.Mkdir(seat.JobDir, 0o755), dir.Chmod(seat.JobDir, 0o755)); err != nil { // whatever the umask is
+			return err
+		}
 	}
 	if len(order.Sandbox.Hide) > 0 {
 		if err := dir.WriteFile(seat.ClosedFile, nil, 0); err != nil {

@@ -162,6 +162,7 @@ cat: ` + hidden + `: Permission denied
 1
 alone
 checkpoint
+job
 progress
 tmp
 work

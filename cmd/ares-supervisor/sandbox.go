@@ -131,6 +131,11 @@ func furnishDir(o *seat.Order) error {
 			return err
 		}
 	}
+	if o.JobSocket != "" {
+		if err := furnishJobSocket(); err != nil {
+			return err
+		}
+	}
 	if err := mountImage(o); err != nil {
 		return err
 	}
@@ -138,6 +143,22 @@ func furnishDir(o *seat.Order) error {
 		return err
 	}
 	return furnishSecrets(o)
+}
+
+// furnishJobSocket mounts the directory with the socket of the job's processes. It is a directory, because a restarted agent makes the
+// socket anew, and read-only, because the agent must never find there what a job has made.
+func furnishJobSocket() error {
+	if err := os.Mkdir(seat.SandboxJob, 0o755); err != nil {
+		return err
+	}
+	if err := bind(seat.JobDir, seat.SandboxJob); err != nil {
+		return err
+	}
+	const flags = syscall.MS_BIND | syscall.MS_REMOUNT | syscall.MS_RDONLY | syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC
+	if err := syscall.Mount("", seat.SandboxJob, "", flags, ""); err != nil {
+		return errors.New("make " + seat.SandboxJob + " read-only: " + err.Error())
+	}
+	return nil
 }
 
 func bind(from, to string) error {

@@ -109,17 +109,20 @@ func (s *supervisor) attributes() (*syscall.SysProcAttr, int, error) {
 // The function `environment` returns the job's environment. The variables of Ares replace variables of the job that
 // have the same names.
 func environment(o *seat.Order) []string {
-	const progress, checkpoint, mark = "ARES_PROGRESS_FILE=", "ARES_CHECKPOINT_FILE=", seat.MarkEnv + "="
-	env := make([]string, 0, len(o.Env)+4)
+	const progress, checkpoint, mark, socket = "ARES_PROGRESS_FILE=", "ARES_CHECKPOINT_FILE=", seat.MarkEnv + "=", "ARES_JOB_SOCKET="
+	env := make([]string, 0, len(o.Env)+5)
 	hasTmp := o.Tmp == ""
 	for _, v := range o.Env {
 		hasTmp = hasTmp || strings.HasPrefix(v, "TMPDIR=")
-		if !strings.HasPrefix(v, progress) && !strings.HasPrefix(v, secretsEnv) && !strings.HasPrefix(v, checkpoint) && !strings.HasPrefix(v, mark) {
+		if !strings.HasPrefix(v, progress) && !strings.HasPrefix(v, secretsEnv) && !strings.HasPrefix(v, checkpoint) && !strings.HasPrefix(v, mark) && !strings.HasPrefix(v, socket) {
 			env = append(env, v)
 		}
 	}
 	if !hasTmp {
 		env = append(env, "TMPDIR="+o.Tmp)
+	}
+	if o.JobSocket != "" {
+		env = append(env, socket+o.JobSocket)
 	}
 	return append(withSecrets(env, o), progress+o.Progress, checkpoint+o.Checkpoint, mark+o.Mark)
 }

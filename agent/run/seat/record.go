@@ -122,6 +122,7 @@ func (o *Order) Encode() []byte {
 	e.str("mark", o.Mark)
 	e.str("progress", o.Progress)
 	e.str("checkpoint", o.Checkpoint)
+	e.str("job_socket", o.JobSocket)
 	return e.finish()
 }
 
@@ -180,6 +181,8 @@ func DecodeOrder(b []byte) (Order, error) {
 			o.Progress = f.value
 		case "checkpoint":
 			o.Checkpoint = f.value
+		case "job_socket":
+			o.JobSocket = f.value
 		default:
 			o.decodeSandbox(f, &d)
 		}

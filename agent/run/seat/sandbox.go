@@ -72,6 +72,7 @@ const (
 	SandboxWork       = SandboxDir + "/work"
 	SandboxProgress   = SandboxDir + "/progress"
 	SandboxCheckpoint = SandboxDir + "/checkpoint"
+	SandboxJob        = SandboxDir + "/job" // JobDir
 	SandboxTmp        = SandboxDir + "/tmp"
 	SandboxSecrets    = SandboxDir + "/secrets"
 )

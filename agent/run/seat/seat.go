@@ -26,6 +26,10 @@ const (
 	// CheckpointFile is the file that the job touches whenever it has saved its progress; see ARES_CHECKPOINT_FILE.
 	// Until the job touches the file, its modification time is the Unix epoch.
 	CheckpointFile = "checkpoint"
+	// JobDir is the directory with JobSocket, the socket on which the agent serves the job's processes. It belongs to the agent's user: a
+	// job can only connect to the socket.
+	JobDir    = "job"
+	JobSocket = "job.sock"
 )
 
 // These are the file descriptors that the agent passes to the supervisor.
@@ -290,6 +294,9 @@ type Order struct {
 	Mark string
 	// Progress and Checkpoint are the absolute paths of the progress file and the checkpoint file that the job writes.
 	Progress, Checkpoint string
+	// JobSocket is the absolute path at which the job finds the socket in JobDir. It is "" if the machine cannot tell which processes
+	// belong to the job.
+	JobSocket string
 	// Tmp is the absolute path of the job's own temporary directory.
 	Tmp string
 	// SecretsDir is the absolute path of the directory with the job's secret files.

@@ -56,6 +56,23 @@ var attempts = map[string]func(string) (string, error){
 		}
 		return "did", syscall.Connect(fd, &syscall.SockaddrUnix{Name: name})
 	},
+	"ask": func(path string) (string, error) { // the agent, at the socket of the job's processes or of another job's
+		if path == "" {
+			path = os.Getenv("ARES_JOB_SOCKET")
+		}
+		fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+		if err == nil {
+			err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: path})
+		}
+		if err != nil {
+			return "", err
+		}
+		n, err := syscall.Read(fd, make([]byte, 1))
+		if n == 0 && err == nil {
+			return "closed", nil
+		}
+		return "answered", err
+	},
 	"dial": func(address string) (string, error) { // a TCP port
 		at, err := netip.ParseAddrPort(address)
 		if err != nil {
