@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent/gpu"
 	"github.com/ares-scheduler/ares/agent/image"
@@ -42,6 +44,7 @@ type Agent struct {
 	watcher         *watcher
 	starts          startLimit
 	uploads         *logUploads
+	jobs            *grpc.Server      // serves the processes of the jobs
 	images          *image.Store      // nil if the node runs no images
 	runtime         string            // path of the OCI runtime
 	noContainerRoot string            // why jobs cannot be root in their images, "" if they can
@@ -93,7 +96,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 			return nil, fmt.Errorf("%w: %w", ErrNotJoined, a.identity.NotJoinedReason())
 		}
 	}
-	a.link = newLink(&cfg, a.identity)
+	a.link, a.jobs = newLink(&cfg, a.identity), a.newJobServer()
 	if a.instance, err = instance(cfg.Dir); err != nil {
 		return nil, err
 	}
@@ -123,6 +126,9 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	contained, why := a.runner.Contained()
 	if !contained {
 		a.log.Warn("jobs are not held by a cgroup: their death is verified by a sweep of their descendants only", "why", why)
+	}
+	if why := a.runner.NoJobSocket(); why != "" {
+		a.log.Info("jobs have no socket (ares rank)", "why", why)
 	}
 	if a.isolation.mode == IsolateNone {
 		a.log.Warn("jobs run as the agent's own user", "isolation", a.isolation.describe())
@@ -174,6 +180,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.watcher.wait()
 	defer close(watched)
 	life, stop := context.WithCancel(ctx)
+	defer a.jobs.Stop()
 	defer a.wg.Wait()
 	defer stop()
 	a.life = life

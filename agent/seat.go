@@ -187,7 +187,9 @@ func (s *seat) end(res run.Result) {
 // The method `finish` waits until the process ends and reports its result. The seat is released once all of its
 // processes have verifiably ended.
 func (s *seat) finish(ctx context.Context) {
+	endCalls := s.serveJob(ctx)
 	res, ok := s.wait(ctx)
+	endCalls()
 	if !ok {
 		return
 	}

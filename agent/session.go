@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"sync"
 	"syscall"
@@ -23,6 +24,13 @@ const (
 	// browser opens several.
 	maxConnections    = 128
 	maxJobConnections = 64
+	// maxRankCommands is the maximum number of commands that processes of jobs run in the ranks of this node, and maxRankExecs that in one
+	// rank, which must leave some of run.MaxExecs to users. A server allows 256 streams on one connection, so all that runs on the node must
+	// be fewer. maxCallers is the maximum number of commands that processes of this node run in
+	// other ranks, and run.JobCallers that of one rank.
+	maxRankCommands = 48
+	maxRankExecs    = 4
+	maxCallers      = 128
 	// joinTime is how long the agent tries to join a session. The server waits no longer.
 	joinTime = 10 * time.Second
 	// startTime is how long a session waits for the process of its rank to start, and startPause how often it looks.
@@ -37,6 +45,7 @@ const (
 type session struct {
 	agent  *Agent
 	key    run.Key
+	byJob  bool // a process of the job has begun it, and no user
 	stream apipb.AgentService_JoinSessionClient
 	send   sync.Mutex // a gRPC stream allows only one sender at a time
 	window *apipb.SendWindow
@@ -52,7 +61,7 @@ func (a *Agent) joinSession(ctx context.Context, c apipb.AgentServiceClient, ref
 	defer cancel() // this ends the stream
 	late := time.AfterFunc(joinTime, cancel)
 	key := keyOf(offer.GetSeat())
-	s := &session{agent: a, key: key, window: apipb.NewSendWindow(), input: inputQueue{more: make(chan struct{}, 1)}}
+	s := &session{agent: a, key: key, byJob: offer.GetByJob(), window: apipb.NewSendWindow(), input: inputQueue{more: make(chan struct{}, 1)}}
 	var start *apipb.SessionStart
 	var err error
 	if s.stream, err = c.JoinSession(ctx); err == nil {
@@ -66,8 +75,11 @@ func (a *Agent) joinSession(ctx context.Context, c apipb.AgentServiceClient, ref
 		a.log.Info("a session was not joined", "seat", key, "error", apipb.FromStatus(err))
 		return
 	}
-	began := time.Now()
-	a.log.Info("session began", "seat", key, "user", offer.GetUser())
+	began, level := time.Now(), slog.LevelInfo
+	if s.byJob {
+		level = slog.LevelDebug // a launcher makes thousands of them
+	}
+	a.log.Log(ctx, level, "session began", "seat", key, "user", offer.GetUser())
 	serving, leave := context.WithCancelCause(ctx)
 	var receiving sync.WaitGroup
 	defer receiving.Wait()
@@ -82,12 +94,12 @@ func (a *Agent) joinSession(ctx context.Context, c apipb.AgentServiceClient, ref
 		_ = s.stream.CloseSend()
 		<-serving.Done() // the server ends the stream when it has received everything
 	}
-	a.log.Info("session ended", "seat", key, "user", offer.GetUser(), "after", time.Since(began).Round(time.Millisecond))
+	a.log.Log(ctx, level, "session ended", "seat", key, "user", offer.GetUser(), "after", time.Since(began).Round(time.Millisecond))
 }
 
 // run serves the session, and returns how it ended.
 func (s *session) run(ctx context.Context, start *apipb.SessionStart) (*apipb.SessionEnd, error) {
-	leave, err := s.agent.enterSession(sessionKind{s.key.Job, start.GetForward() != nil})
+	leave, err := s.agent.enterSession(s.kind(start))
 	if err != nil {
 		return nil, err
 	}
@@ -107,27 +119,59 @@ func (s *session) run(ctx context.Context, start *apipb.SessionStart) (*apipb.Se
 	return nil, ares.Errorf(ares.FeatureDisabled, "node %s runs an earlier version of the agent, which has no such sessions: update it", s.agent.cfg.Node)
 }
 
-// A sessionKind is what the limits of sessions count apart: the commands and the connections of each job. The job is "" for all jobs of
-// the node together.
+// A sessionKind is what the limits of sessions count apart: the commands and the connections of users with each job, and the commands of
+// jobs in each rank, and from each rank. The job is then that rank. It is "" for all jobs of the node together.
 type sessionKind struct {
-	job       string
-	isForward bool
+	job  string
+	from origin
 }
 
-// enterSession counts a session of a job.
-func (a *Agent) enterSession(k sessionKind) (leave func(), err error) {
-	node, forJob, what := maxCommands, run.MaxExecs, "commands of sessions"
-	if k.isForward {
-		node, forJob, what = maxConnections, maxJobConnections, "connections of ares forward"
+// origin says who has begun a session, and how.
+type origin int
+
+const (
+	byUser    origin = iota // a command of a user
+	byForward               // a connection of a user
+	byJob                   // a command that a process of the job runs in a rank of this node
+	byCaller                // the same, in the count of the node with that process
+	origins                 // the number of origins
+)
+
+// sessionLimits are the maximum numbers of sessions of each origin: of a node, and of a job or rank.
+var sessionLimits = [origins]struct {
+	node, each int
+	what       string
+}{
+	byUser:    {maxCommands, run.MaxExecs, "commands of sessions"},
+	byForward: {maxConnections, maxJobConnections, "connections of ares forward"},
+	byJob:     {maxRankCommands, maxRankExecs, "commands of ares rank exec that run in it"},
+	byCaller:  {maxCallers, run.JobCallers, "commands of ares rank exec that it has begun"},
+}
+
+func (s *session) kind(start *apipb.SessionStart) sessionKind {
+	switch {
+	case s.byJob:
+		return sessionKind{s.key.String(), byJob}
+	case start.GetForward() != nil:
+		return sessionKind{s.key.Job, byForward}
 	}
-	all := sessionKind{isForward: k.isForward}
+	return sessionKind{s.key.Job, byUser}
+}
+
+// enterSession counts a session of a job or rank.
+func (a *Agent) enterSession(k sessionKind) (leave func(), err error) {
+	limit := sessionLimits[k.from]
+	all := sessionKind{from: k.from}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case a.sessions[all] >= node:
-		return nil, ares.Errorf(ares.Exhausted, "node %s has %d %s, which is the limit: try again later", a.cfg.Node, node, what)
-	case a.sessions[k] >= forJob:
-		return nil, ares.Errorf(ares.LimitReached, "job %s has %d %s on node %s, which is the limit: end one of them first", k.job, forJob, what, a.cfg.Node)
+	case a.sessions[k] >= limit.each && k.from >= byJob:
+		key, _ := run.ParseKey(k.job)
+		return nil, ares.Errorf(ares.LimitReached, "rank %d has %d %s, which is the limit: end one of them first", key.Rank, limit.each, limit.what)
+	case a.sessions[k] >= limit.each:
+		return nil, ares.Errorf(ares.LimitReached, "job %s has %d %s on node %s, which is the limit: end one of them first", k.job, limit.each, limit.what, a.cfg.Node)
+	case a.sessions[all] >= limit.node:
+		return nil, ares.Errorf(ares.Exhausted, "node %s has %d %s, which is the limit: try again later", a.cfg.Node, limit.node, limit.what)
 	}
 	a.sessions[all]++
 	a.sessions[k]++

@@ -12,7 +12,7 @@ var groups = []struct {
 	id, title string
 	commands  []string
 }{
-	{"jobs", "Jobs:", []string{"run", "submit", "ps", "logs", "exec", "shell", "attach", "cp", "forward", "cancel", "hold", "release", "update", "job", "preemptions", "history"}},
+	{"jobs", "Jobs:", []string{"run", "submit", "ps", "logs", "exec", "shell", "attach", "cp", "forward", "rank", "cancel", "hold", "release", "update", "job", "preemptions", "history"}},
 	{"cluster", "Cluster:", []string{"top", "cluster", "join", "node", "reservation", "topology", "consolidate", "sim"}},
 	{"tenants", "Tenants:", []string{"tenant", "queue", "fairness", "usage", "cost", "price", "secret"}},
 	{"account", "Your account:", []string{"login", "logout", "whoami", "context"}},

@@ -15,5 +15,5 @@ type commands struct{ *command.App }
 // Commands returns the top-level commands of this package.
 func Commands(a *command.App) []*cobra.Command {
 	c := &commands{a}
-	return append([]*cobra.Command{c.jobCommand(), c.preemptionsCommand(), c.historyCommand(), c.execCommand(), c.shellCommand(), c.attachCommand(), c.copyCommand(), c.forwardCommand()}, c.shortCommands()...)
+	return append([]*cobra.Command{c.jobCommand(), c.preemptionsCommand(), c.historyCommand(), c.execCommand(), c.rankCommand(), c.shellCommand(), c.attachCommand(), c.copyCommand(), c.forwardCommand()}, c.shortCommands()...)
 }

@@ -190,7 +190,13 @@ func (a *commands) runBeside(ctx context.Context, c *client.Client, id string, a
 	}
 	result, err := c.Exec(ctx, id, o)
 	restore()
-	switch failed := flush(); {
+	return resultOf(ctx, result, err, flush())
+}
+
+// resultOf returns how a session ended as an error with the exit code. The error `failed` is that of writing its output. If ctx has ended,
+// the user has left the session.
+func resultOf(ctx context.Context, result client.ExecResult, err, failed error) error {
+	switch {
 	case err != nil && ctx.Err() != nil:
 		return &exit.Error{Code: exit.Interrupted}
 	case err != nil:

@@ -26,7 +26,7 @@ type Test struct {
 // Mutations returns all mutations, grouped by the safeguard that they remove.
 func Mutations() []Mutation {
 	var all []Mutation
-	for _, part := range [][]Mutation{fencing, leading, rules, deadlines, accepting, apart, gangs, tenants, bindings, preemption, reservations, trust, connectionLimits, auditLog, secrets, nodes, nodeLimits, processes, leaks, federation, federationLoans, moves, userSessions, badImages, storage, rollbacks} {
+	for _, part := range [][]Mutation{fencing, leading, rules, deadlines, accepting, apart, gangs, tenants, bindings, preemption, reservations, trust, connectionLimits, auditLog, secrets, nodes, nodeLimits, processes, leaks, federation, federationLoans, moves, userSessions, badImages, storage, rollbacks, jobSockets} {
 		all = append(all, part...)
 	}
 	return all
