@@ -1,10 +1,10 @@
 package agent
 
 import (
-	"github.com/ares-scheduler/ares/objects/bucket"
 	"context"
 	"errors"
 	"fmt"
+	"github.com/ares-scheduler/ares/objects/bucket"
 	"log/slog"
 	"os"
 	"path/filepath"

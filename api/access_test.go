@@ -1,11 +1,11 @@
 package api
 
 import (
-	"github.com/ares-scheduler/ares/objects/bucket"
 	"bufio"
 	"cmp"
 	"context"
 	"fmt"
+	"github.com/ares-scheduler/ares/objects/bucket"
 	"io"
 	"log/slog"
 	"maps"

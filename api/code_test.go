@@ -1,8 +1,8 @@
 package api
 
 import (
-	"github.com/ares-scheduler/ares/objects/bucket"
 	"errors"
+	"github.com/ares-scheduler/ares/objects/bucket"
 	"io"
 	"log/slog"
 	"testing"

@@ -146,7 +146,15 @@ func TestRankSessionLimit(t *testing.T) {
 		s.beginRank(ctx, s.rankRequest())
 		s.offer()
 	}
-	s.wants("one more", rankFailure(s.beginRank(t.Context(), s.rankRequest())), ares.LimitReached, "256 commands of ares rank exec")
+	refused := make(chan error, 1)
+	more := s.beginRank(ctx, s.rankRequest())
+	go func() { refused <- rankFailure(more) }()
+	select {
+	case err := <-refused:
+		s.wants("one more", err, ares.LimitReached, "256 commands of ares rank exec")
+	case <-s.offers:
+		t.Error("one more is offered to the node")
+	}
 	user := s.begin(t.Context(), s.alice, &apipb.RunSessionRequest{JobId: s.id, Start: execStart("true")})
 	if offer := s.offer(); offer.GetByJob() || offer.GetUser() != "token:a/alice" {
 		t.Errorf("the user is offered as %v", offer)

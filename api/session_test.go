@@ -530,6 +530,11 @@ func TestRecordedSession(t *testing.T) {
 	if !m.GetOutput().GetStarted().GetRecorded() {
 		t.Error("the user is not told of the recording")
 	}
+	begin := s.l.one(t, "the begin of the session")
+	id, ok := strings.CutPrefix(begin.Detail, "begin of exec in rank 0, recording ")
+	if !ok {
+		t.Fatalf("the audit log does not name the recording: %q", begin.Detail)
+	}
 	must(t, user.Send(&apipb.RunSessionRequest{Input: &apipb.SessionInput{Input: &apipb.SessionInput_Data{Data: []byte("a password")}}}))
 	must(t, user.Send(&apipb.RunSessionRequest{Input: &apipb.SessionInput{Input: &apipb.SessionInput_Resize{Resize: &apipb.TerminalSize{Columns: 100, Rows: 40}}}}))
 	for range 2 {
@@ -542,11 +547,6 @@ func TestRecordedSession(t *testing.T) {
 	for range 3 {
 		_, err = user.Recv()
 		must(t, err)
-	}
-	begin := s.l.one(t, "the begin of the session")
-	id, ok := strings.CutPrefix(begin.Detail, "begin of exec in rank 0, recording ")
-	if !ok {
-		t.Fatalf("the audit log does not name the recording: %q", begin.Detail)
 	}
 	if _, err = user.Recv(); !errors.Is(err, io.EOF) {
 		t.Error(err)

@@ -1,10 +1,10 @@
 package api
 
 import (
-	"github.com/ares-scheduler/ares/objects/bucket"
 	"bytes"
 	"context"
 	"errors"
+	"github.com/ares-scheduler/ares/objects/bucket"
 	"io"
 	"os"
 	"path/filepath"

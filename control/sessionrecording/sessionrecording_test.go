@@ -1,11 +1,11 @@
 package sessionrecording
 
 import (
-	"github.com/ares-scheduler/ares/objects/bucket"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"github.com/ares-scheduler/ares/objects/bucket"
 	"io"
 	"log/slog"
 	"os"

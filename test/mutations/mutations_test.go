@@ -135,8 +135,8 @@ func dirsOf(root string, edits []Edit) []string {
 }
 
 // The function `exists` checks that a package contains the test that the -run
-// pattern names. The name may also be an engine scenario or a test of the
-// store's conformance suite.
+// pattern names. The name may also be an engine scenario, a test of the
+// store's conformance suite, or a subtest that is named in its package.
 func exists(t *testing.T, root string, test Test) {
 	t.Helper()
 	if test.Run == "." {
@@ -152,7 +152,11 @@ func exists(t *testing.T, root string, test Test) {
 		parts := strings.Split(alternative, "/")
 		found(t, filepath.Join(root, test.Package, "*_test.go"), `(?m)^func `+parts[0]+`\w*\(`)
 		for _, part := range parts[1:] {
-			found(t, filepath.Join(root, "store/storetest/*.go"), `\{"`+part+`", `)
+			if test.Package == "./store" {
+				found(t, filepath.Join(root, "store/storetest/*.go"), `\{"`+part+`", `)
+			} else {
+				found(t, filepath.Join(root, test.Package, "*_test.go"), `"`+part+`"`)
+			}
 		}
 	}
 }

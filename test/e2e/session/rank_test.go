@@ -27,9 +27,9 @@ type rankStage struct {
 	caller, called string
 }
 
-func newRankStage(t *testing.T) *rankStage {
+func newRankStage(t *testing.T, options ...cluster.Option) *rankStage {
 	t.Helper()
-	s := &rankStage{stage: newStage(t)}
+	s := &rankStage{stage: newStage(t, options...)}
 	s.other = s.StartAgent("node-2", s.Servers[0])
 	s.AwaitOnline("node-2")
 	answer, err := s.near.Submit(t.Context(), &apipb.JobSpec{
@@ -43,6 +43,13 @@ func newRankStage(t *testing.T) *rankStage {
 		j, err := s.near.Job(t.Context(), s.job)
 		return j.GetState() == string(ares.Running), fmt.Sprint(j.GetState(), j.GetReason(), err)
 	})
+	// With certificates, the servers of the test cannot pass a session on to each other: they expect no TLS at a loopback address.
+	for _, node := range []string{"node-1", "node-2"} {
+		if _, err := s.clientOf(node).Exec(t.Context(), s.job, client.ExecOptions{Argv: []string{"true"}, Output: io.Discard, Errors: io.Discard}); err == nil {
+			s.caller = node
+			break
+		}
+	}
 	var list apipb.ListRanksResponse
 	out, errs, code := s.rank("", "list", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &list); err != nil || code != 0 || len(list.GetRanks()) != 2 {
@@ -80,7 +87,7 @@ func (s *rankStage) serverOf(node string) *cluster.Server {
 func (s *rankStage) rank(input string, args ...string) (stdout, stderr string, code int) {
 	s.t.Helper()
 	var out, errs bytes.Buffer
-	res, err := s.far.Exec(s.t.Context(), s.job, client.ExecOptions{
+	res, err := s.clientOf(s.caller).Exec(s.t.Context(), s.job, client.ExecOptions{
 		Argv: append([]string{s.Ares, "rank"}, args...), Input: strings.NewReader(input), Output: &out, Errors: &errs,
 	})
 	if err != nil {
@@ -142,9 +149,20 @@ func (s *rankStage) clientOf(node string) *client.Client {
 	return s.far
 }
 
+// TestRank lists the ranks of a job and runs commands in them, in a cluster whose nodes have the common token, and in one whose nodes have
+// certificates of their own.
 func TestRank(t *testing.T) {
 	t.Parallel()
-	s := newRankStage(t)
+	for name, options := range map[string][]cluster.Option{"token": nil, "certificates": {cluster.TLS()}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checkRanks(newRankStage(t, options...))
+		})
+	}
+}
+
+func checkRanks(s *rankStage) {
+	t := s.t
 	for rank, node := range []string{s.caller, s.called} {
 		out, errs, code := s.rank("typed", "exec", "--rank", fmt.Sprint(rank), "--", "sh", "-c", `cat; echo " $RANK $ARES_NODE"; echo bad >&2; exit 7`)
 		if want := fmt.Sprintf("typed %d %s\n", rank, node); out != want || errs != "bad\n" || code != 7 {
