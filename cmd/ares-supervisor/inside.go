@@ -25,19 +25,24 @@ func beginInside(how string) {
 	os.Exit(127) //nolint:mnd // as a shell does
 }
 
-// awaitRoot says whether the process is in its user namespace. The supervisor answers with the order.
+// awaitRoot restricts a process of a job with Container.Root to its user namespace, and says whether it is in it. What fails here is the
+// machine's fault. The supervisor answers with the order.
 func awaitRoot(how string) error {
 	if how == seat.Inside {
 		return nil
 	}
+	err := enteredRoot()
+	if err == nil {
+		err = becomeRoot()
+	}
 	if how == seat.BesideRoot {
 		_ = syscall.Close(seat.InsideUserFD)
-		return enteredRoot()
+		return err
 	}
-	if err := enteredRoot(); err != nil {
+	if err != nil {
 		return &explained{string(rootFailed) + err.Error()}
 	}
-	_, err := syscall.Write(seat.InsideStatusFD, []byte{rootReady})
+	_, err = syscall.Write(seat.InsideStatusFD, []byte{rootReady})
 	return err
 }
 
@@ -68,11 +73,6 @@ func executeInside(how string) error {
 	if order.Terminal {
 		if err = ioctl(0, ioctlTerminal, 0); err != nil {
 			return os.NewSyscallError("ioctl(TIOCSCTTY)", err)
-		}
-	}
-	if how != seat.Inside {
-		if err = becomeRoot(); err != nil {
-			return err
 		}
 	}
 	// If the supervisor is killed, nobody enforces the job's deadlines any more.

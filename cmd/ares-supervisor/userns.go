@@ -97,7 +97,7 @@ func enteredRoot() error {
 	return errors.New(text)
 }
 
-// becomeRoot leaves the job its capabilities over its own files, and no others. The thread then executes the job's program.
+// becomeRoot leaves the job its capabilities over its own files, and no others. It changes this thread, which executes the job's program.
 func becomeRoot() error {
 	var kept [2]uint32
 	for _, c := range rootCapabilities {
