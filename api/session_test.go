@@ -488,7 +488,7 @@ func TestSessionTime(t *testing.T) {
 		user := s.begin(t.Context(), s.alice, &apipb.RunSessionRequest{JobId: s.id, Start: execStart("true")})
 		offer := s.offer()
 		agent, _, err := s.join(s.own, offer.GetSeat(), offer.GetTicket())
-		must(t, err)
+		// On a busy machine, the longest time may be over before the agent joins.
 		s.wants(what, failure(user), ares.LimitReached, what, "start a new one")
 		for err == nil {
 			_, err = agent.Recv()
