@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -126,6 +127,7 @@ func (f *fleet) configure(i int) string {
 		fmt.Sprintf("tls: {cert_file: %s, key_file: %s, ca_file: %s}\n", f.file("ca.pem"), f.file("key.pem"), f.file("ca.pem")) +
 		"pki: {allow_node_token: true}\n" +
 		fmt.Sprintf("history: {url: %q}\n", f.history.Config.URL) +
+		fmt.Sprintf("objects: {dir: %s}\n", f.file("objects")) +
 		fmt.Sprintf("etcd: {endpoints: [%s]}\n", strings.Join(f.endpoints(), ", ")) +
 		fmt.Sprintf("sessions: {ttl_seconds: %d}\nscheduler: {leader_ttl_seconds: %d}\nhosts: [%s]\n", int(f.patience.session.Seconds()), int(f.patience.leader.Seconds()), m.IP)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
@@ -226,4 +228,19 @@ func (f *fleet) certify() {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(public)
 	f.tls = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}
+}
+
+// judgeOutput fails the test if the servers have not stored the output of jobs: the run would show nothing about the agents' uploads.
+func (f *fleet) judgeOutput() {
+	f.t.Helper()
+	packs := 0
+	err := filepath.WalkDir(f.file("objects/logs"), func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			packs++
+		}
+		return err
+	})
+	if f.t.Logf("the servers have stored output in %d objects", packs); err != nil || packs == 0 {
+		f.t.Errorf("the servers have stored no output of jobs: %v", err)
+	}
 }

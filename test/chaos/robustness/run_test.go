@@ -64,6 +64,8 @@ func TestFaultsBySeed(t *testing.T) {
 	submitting, stopSubmitting := context.WithTimeout(t.Context(), *length)
 	var work sync.WaitGroup
 	work.Go(func() { clients.Run(submitting) })
+	visitors := &visitors{fleet: fleet, record: record.Dir}
+	work.Go(func() { visitors.run(submitting) })
 	scene := &scene{rec: rec}
 	chosen := inject.Select(t, faults, *only)
 	for k := range uint64(tempters) {
@@ -87,6 +89,8 @@ func TestFaultsBySeed(t *testing.T) {
 	meta.End = trace.Now()
 	note(t, record, meta)
 	judge(t, fleet, home)
+	visitors.judge(t)
+	fleet.judgeOutput()
 }
 
 // The constant `tempters` is the maximum number of simultaneous faults.
