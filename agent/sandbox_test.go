@@ -223,7 +223,9 @@ func TestContainerRootIsLost(t *testing.T) {
 	h.Agent.mu.Lock()
 	h.node.ContainerRoot = true
 	h.Agent.mu.Unlock()
-	h.images = &image.Store{}
+	if h.images == nil { // otherwise the agent reads it
+		h.images = &image.Store{}
+	}
 	h.loseContainerRoot("user.max_user_namespaces is 0")
 	if n := h.Node(); n.ContainerRoot || !strings.Contains(n.NoContainerRoot, "max_user_namespaces") {
 		t.Errorf("the node says %+v", n)
