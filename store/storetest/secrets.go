@@ -111,7 +111,7 @@ func claimedJob(t *testing.T, s *store.Store) {
 		if err == nil && (job.ID != st.job.ID || len(job.Secrets) != 1 || job.Tenant != st.job.Tenant) {
 			t.Errorf("got %+v", job)
 		}
-		// Whoever has claimed a seat holds it, and all others get the same answer from both.
+		// A node that has claimed a seat holds it. All other nodes get the same answer from both methods.
 		if _, _, held := s.HeldJob(t.Context(), ref, session); ares.CodeOf(held) != ares.CodeOf(err) {
 			t.Errorf("HeldJob: %v, ClaimedJob: %v", held, err)
 		}
